@@ -1,0 +1,103 @@
+"""Every environment variable, declared once, typed and documented.
+
+In: the process environment, read when a value is asked for (that is: when a kernel is specialized or built, never
+on the path of a warm call).  Out: values of the declared type, or one ConfigError naming variable, value and domain.
+No other module touches `os.environ`; `tests/ut/test_layers.py` holds that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from pypto.errors import ConfigError
+
+__all__ = ["ALL", "Option", "environment"]
+
+T = TypeVar("T")
+
+
+class Option(Generic[T]):
+    """One variable: how its text becomes a value, and whether the value can change the bytes of an artifact."""
+
+    def __init__(self, name: str, parse: Callable[[str], T], default: T, doc: str, *, affects_code: bool = False) -> None:
+        self.name, self.default, self.doc, self.affects_code = name, default, doc, affects_code
+        self._parse = parse
+
+    def text(self) -> str | None:
+        """The raw text, or None where the variable is unset or empty."""
+        return os.environ.get(self.name) or None
+
+    def get(self) -> T:
+        text = self.text()
+        if text is None:
+            return self.default
+        try:
+            return self._parse(text)
+        except ValueError as e:
+            raise ConfigError(f"{self.name}={text!r}: {e}", hint=f"{self.name}: {self.doc}") from None
+
+
+def environment() -> Mapping[str, str]:
+    """The environment to hand to child processes."""
+    return os.environ
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError("expected one of " + ", ".join(words))
+        return text
+
+    return parse
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise ValueError("expected a positive number")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("expected a positive integer")
+    return value
+
+
+def _size(text: str) -> int:
+    """Bytes, with an optional K, M or G (powers of 1024)."""
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    value = int(text[:-1] if scale > 1 else text) * scale
+    if value < 0:
+        raise ValueError("expected a size in bytes, optionally with K, M or G")
+    return value
+
+
+CACHE = Option("PYPTO_CACHE", _choice("on", "readonly", "off"), "on", "on, readonly or off: how the artifact cache is used")
+CACHE_DIR = Option("PYPTO_CACHE_DIR", str, "", "directory of the artifact cache; default: the user's cache directory")
+CACHE_LOCK_TIMEOUT = Option(
+    "PYPTO_CACHE_LOCK_TIMEOUT", _positive, 300.0, "seconds to wait for another process that builds the same kernel"
+)
+CACHE_MAX_SIZE = Option("PYPTO_CACHE_MAX_SIZE", _size, 4 << 30, "bytes the cache may hold before old entries are pruned")
+PYPTO_CC = Option("PYPTO_CC", str, "", "C compiler command, before $CC and the compilers on PATH")
+CC = Option("CC", str, "", "C compiler command")
+CFLAGS = Option("CFLAGS", str, "", "further flags for the C compiler", affects_code=True)
+COMPILER_TIMEOUT = Option("PYPTO_COMPILER_TIMEOUT", _positive, 900.0, "seconds one C compiler run may take")
+LAUNCHER = Option(
+    "PYPTO_LAUNCHER", _choice("native", "ctypes"), "native", "native, or ctypes to call kernels without the C launcher"
+)
+NATIVE_OPT = Option(
+    "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True
+)
+NUM_THREADS = Option("PYPTO_NUM_THREADS", _count, 0, "threads a kernel may use; default: the CPUs really available")
+VERIFY_LEVEL = Option("PYPTO_VERIFY_LEVEL", str.lower, "basic", "none, basic or roundtrip: verification between passes")
+WARNING_LEVEL = Option(
+    "PYPTO_WARNING_LEVEL", str.lower, "pre_pipeline", "none, pre_pipeline, post_pass or post_pipeline: when diagnostics run"
+)
+LOG_LEVEL = Option("PYPTO_LOG_LEVEL", str.lower, "warn", "debug, info, warn, error, fatal, event or none")
+PROG_BUILD_DIR = Option("PYPTO_PROG_BUILD_DIR", str, "", "base of default output directories")
+
+ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))

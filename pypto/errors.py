@@ -1,0 +1,230 @@
+"""Exceptions that reach users, and how they look.
+
+In: a message, a place, a remedy.  Out: one exception whose text is complete: code, `file:line:col`, the source
+line, a caret, the help.  Every class pickles to an equal object, so that an error survives a worker process.
+
+    Error                        everything the user can cause; also VerificationError
+    +- ParserError               the source of a kernel: Syntax, Type, Undefined, SSA, Unsupported, Invalid, Isolation
+    +- CompileError (ValueError) a kernel that parses but cannot be compiled
+    +- ArgumentTypeError (TypeError), ArgumentValueError (ValueError)    a call that does not fit its kernel
+    +- KernelError (RuntimeError), KernelBoundsError (IndexError)        found while a kernel ran
+    +- ToolchainError (RuntimeError)                                     compiler missing, failing, timing out
+    +- SerializationError (ValueError), ConfigError (ValueError), NotSupportedError (NotImplementedError)
+    InternalError (RuntimeError) a defect of pypto itself; deliberately not an Error
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pypto.span import Span
+
+__all__ = [
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "CompileError",
+    "ConfigError",
+    "Error",
+    "InternalError",
+    "InvalidOperationError",
+    "KernelBoundsError",
+    "KernelError",
+    "NotSupportedError",
+    "ParserError",
+    "ParserSyntaxError",
+    "ParserTypeError",
+    "PyptoWarning",
+    "SSAViolationError",
+    "ScopeIsolationError",
+    "SerializationError",
+    "ToolchainError",
+    "UndefinedVariableError",
+    "UnsupportedFeatureError",
+    "VerificationError",
+]
+
+
+class Error(Exception):
+    """Base of everything a user can cause; `str(e)` is the full rendering, `e.message` the bare sentence."""
+
+    code = "E000"
+
+    def __init__(
+        self,
+        message: str,
+        span: Span | None = None,
+        hint: str | None = None,
+        note: str | None = None,
+        source_lines: tuple[str, ...] | None = None,
+        *,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = span
+        self.hint = hint
+        self.note = note
+        # Taken now: the file may have changed, or not exist, where the error is printed.
+        self.source_lines = span.lines() if source_lines is None and span is not None else source_lines or ()
+        if code is not None:
+            self.code = code
+
+    @property
+    def span(self) -> dict[str, Any] | None:
+        """The place as a dict (filename, file, line, column, begin_line, begin_column), or None."""
+        s = self.location
+        if s is None or not s.is_valid():
+            return None
+        return {
+            "filename": s.filename,
+            "file": s.filename,
+            "line": s.begin_line,
+            "column": s.begin_column,
+            "begin_line": s.begin_line,
+            "begin_column": s.begin_column,
+        }
+
+    def __str__(self) -> str:
+        return render(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        return _rebuild, (type(self), self.message, state)
+
+
+def _rebuild(cls: type[Error], message: str, state: dict[str, Any]) -> Error:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+def render(error: Error) -> str:
+    """`error[CODE]: message`, then place, source line, caret, help and note, each only where known."""
+    parts = [f"error[{error.code}]: {error.message}"]
+    at = error.location
+    if at is not None and at.is_valid():
+        parts.append(f"  --> {at.to_string()}")
+        if error.source_lines:
+            parts += _excerpt(at, error.source_lines[0])
+    if error.hint:
+        parts.append(f"   = help: {error.hint}")
+    if error.note:
+        parts.append(f"   = note: {error.note}")
+    return "\n".join(parts)
+
+
+def _excerpt(at: Span, line: str) -> list[str]:
+    number = str(at.begin_line)
+    column = max(at.begin_column, 1)
+    width = at.end_column - at.begin_column if at.end_line == at.begin_line and at.end_column > at.begin_column else 1
+    # Tabs stay tabs under the line, so that the caret stands below what it means in any editor.
+    lead = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+    gutter = " " * len(number)
+    return [f" {gutter} |", f" {number} | {line}", f" {gutter} | {lead}^{'~' * (min(width, 60) - 1)}"]
+
+
+class ParserError(Error):
+    """A kernel's source says something that the language does not."""
+
+    code = "P000"
+
+
+class ParserSyntaxError(ParserError):
+    code = "P100"
+
+
+class ParserTypeError(ParserError):
+    code = "P200"
+
+
+class UndefinedVariableError(ParserError):
+    code = "P300"
+
+
+class SSAViolationError(ParserError):
+    code = "P400"
+
+
+class UnsupportedFeatureError(ParserError):
+    code = "P500"
+
+
+class InvalidOperationError(ParserError):
+    code = "P600"
+
+
+class ScopeIsolationError(ParserError):
+    code = "P700"
+
+
+class CompileError(Error, ValueError):
+    """A kernel that parses but that the compiler must refuse: placement, capacity, alignment, coherence."""
+
+    code = "C000"
+
+
+class VerificationError(Error):
+    """Properties that do not hold after a pass; `diagnostics` lists every finding as text."""
+
+    code = "V000"
+
+    def __init__(self, message: str, span: Span | None = None, *, diagnostics: tuple[str, ...] = ()) -> None:
+        super().__init__(message, span)
+        self.diagnostics = diagnostics
+
+
+class ArgumentTypeError(Error, TypeError):
+    """An argument of the wrong kind, dtype or count; names parameter, expected and got."""
+
+    code = "A100"
+
+
+class ArgumentValueError(Error, ValueError):
+    """An argument of the right type that cannot be used: shape, strides, overlap, read-only, range."""
+
+    code = "A200"
+
+
+class KernelError(Error, RuntimeError):
+    """A condition that only the running kernel could see; outputs may be partly written."""
+
+    code = "K000"
+
+
+class KernelBoundsError(KernelError, IndexError):
+    """A run-time window that leaves its tensor or tile; raised before the offending transfer."""
+
+    code = "K100"
+
+
+class ToolchainError(Error, RuntimeError):
+    """No C compiler, or one that failed or did not finish."""
+
+    code = "T000"
+
+
+class SerializationError(Error, ValueError):
+    """Bytes that are not a serialized program of this version."""
+
+    code = "S000"
+
+
+class ConfigError(Error, ValueError):
+    """An option or environment variable with a value outside its domain."""
+
+    code = "O000"
+
+
+class NotSupportedError(Error, NotImplementedError):
+    """A public name of the language that this implementation does not execute, with what to use instead."""
+
+    code = "N000"
+
+
+class InternalError(RuntimeError):
+    """A broken invariant of the compiler: never the user's fault, never caught and hidden."""
+
+
+class PyptoWarning(UserWarning):
+    """Category of every warning that pypto issues."""

@@ -1,0 +1,231 @@
+"""The class factory behind every IR node and type.
+
+In: a class whose annotations are its fields.  Out: the same class with slots, a constructor, and `__fields__`, which
+says for each field what role it plays and how its value is walked.  Traversal, equality, hashing, substitution and
+serialization read `__fields__` and nothing else, so that a node kind is described once.
+Invariant: instances never change after construction and have no value equality of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # typing.dataclass_transform is 3.11; only type checkers act on it
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        return lambda f: f
+
+
+__all__ = ["DEFINITION", "IGNORED", "USUAL", "Attrs", "Field", "Node", "definition", "ignored", "node", "usual", "variant"]
+
+USUAL = 0  # takes part in equality and is walked
+DEFINITION = 1  # introduces variables: equality maps them, substitution renews them
+IGNORED = 2  # spans, hints, comments: neither compared nor walked
+
+# How the value of a field is walked.
+PLAIN = 0  # not walked: numbers, strings, enums, dtypes
+ONE = 1  # a node, a type, or None
+MANY = 2  # a tuple of nodes or types
+MAP = 3  # Attrs whose values are any of the above
+
+T = TypeVar("T")
+_MISSING = object()
+
+
+class _Spec(NamedTuple):
+    role: int
+    default: Any
+
+
+class Field(NamedTuple):
+    """One field of a node class."""
+
+    name: str
+    role: int
+    walk: int
+    default: Any
+
+
+def usual(default: Any = _MISSING) -> Any:
+    """A field that counts (the role of a bare annotation, needed only to give a default)."""
+    return _Spec(USUAL, default)
+
+
+def definition(default: Any = _MISSING) -> Any:
+    """A field whose variables come into being here."""
+    return _Spec(DEFINITION, default)
+
+
+def ignored(default: Any = _MISSING) -> Any:
+    """A field that says where or why, never what."""
+    return _Spec(IGNORED, default)
+
+
+class Attrs(dict[str, Any]):
+    """An ordered, read-only mapping; comparison of nodes is insensitive to its order."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("attributes of a node are read-only; build a new mapping")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+
+    def with_(self, **items: Any) -> Attrs:
+        return Attrs({**self, **items})
+
+    def without(self, *names: str) -> Attrs:
+        return Attrs({k: v for k, v in self.items() if k not in names})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attrs, (dict(self),)
+
+
+EMPTY = Attrs()
+
+
+class Node:
+    """Base of everything the factory makes."""
+
+    __slots__ = ()
+    __fields__: ClassVar[tuple[Field, ...]] = ()
+    # Class name in snake case: the suffix of visitor hooks.
+    __hook__: ClassVar[str] = "node"
+    # Variables are their identity; everything else is compared by fields.
+    __identity__: ClassVar[bool] = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; cannot delete {name!r}")
+
+    @classmethod
+    def make(cls: type[T], *values: Any) -> T:
+        """An instance from all field values in order, without the public constructor's conversions."""
+        raise NotImplementedError
+
+    def replace(self: T, **changes: Any) -> T:
+        """A copy with some fields changed; the very object where nothing changes."""
+        fields = type(self).__fields__  # type: ignore[attr-defined]
+        old = [getattr(self, f.name) for f in fields]
+        new = [changes.pop(f.name, o) for f, o in zip(fields, old, strict=True)]
+        if changes:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(map(repr, changes))}")
+        if all(a is b for a, b in zip(old, new, strict=True)):
+            return self
+        made: T = type(self).make(*new)  # type: ignore[attr-defined]
+        return made
+
+    def children(self) -> Iterator[Any]:
+        """Nodes and types below this one, in field order; variables at their definitions included."""
+        for f in type(self).__fields__:
+            if f.role == IGNORED or f.walk == PLAIN:
+                continue
+            value = getattr(self, f.name)
+            if f.walk == ONE:
+                if value is not None:
+                    yield value
+            elif f.walk == MANY:
+                yield from value
+            else:
+                yield from attr_nodes(value)
+
+
+def attr_nodes(attrs: dict[str, Any]) -> Iterator[Any]:
+    """The nodes among the values of an attribute mapping, inside tuples too."""
+    for value in attrs.values():
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            for v in value:
+                if isinstance(v, Node):
+                    yield v
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(usual, definition, ignored))
+def node(cls: type[T]) -> type[T]:
+    """Turn an annotated class into a slotted node class; methods of such a class must not use zero-argument super()."""
+    return _build(cls)
+
+
+def variant(cls: type[T]) -> type[T]:
+    """A node class with exactly the fields and the constructor of its base."""
+    return _build(cls)
+
+
+def _build(cls: type[T]) -> type[T]:
+    inherited: tuple[Field, ...] = getattr(cls, "__fields__", ())
+    own = []
+    namespace = dict(cls.__dict__)
+    for name, annotation in namespace.get("__annotations__", {}).items():
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        if text.startswith("ClassVar"):
+            continue
+        spec = namespace.pop(name, None)
+        role, default = spec if isinstance(spec, _Spec) else (USUAL, _MISSING)
+        own.append(Field(name, role, _walk_of(text), default))
+    names = {f.name for f in own}
+    # A subclass may restate a field of its base to move it; the slot stays where it was.
+    fields = (*(f for f in inherited if f.name not in names), *own)
+    inherited_names = {f.name for f in inherited}
+    namespace["__slots__"] = tuple(f.name for f in own if f.name not in inherited_names)
+    namespace["__fields__"] = fields
+    namespace["__hook__"] = _snake(cls.__name__)
+    for name in ("__dict__", "__weakref__"):
+        namespace.pop(name, None)
+    factory: Any = type(cls)
+    made = factory(cls.__name__, cls.__bases__, namespace)
+    _add_constructors(made, fields, "__init__" in namespace or (not own and "__init__" not in Node.__dict__ and _has_init(cls)))
+    return made  # type: ignore[no-any-return]
+
+
+def _has_init(cls: type[Any]) -> bool:
+    return any("__init__" in b.__dict__ for b in cls.__mro__[1:-1])
+
+
+_NODE_WORDS = ("Expr", "Var", "Stmt", "Type", "MemRef", "Op", "Function", "Node", "IterArg", "WindowBuffer", "View", "GlobalVar")
+
+
+def _walk_of(annotation: str) -> int:
+    base = annotation.removesuffix(" | None")
+    if base == "Attrs":
+        return MAP
+    if base.startswith("tuple["):
+        return MANY if base[6:].split(",")[0].rstrip("]").endswith(_NODE_WORDS) else PLAIN
+    # Enumerations such as FunctionType end like node words but are not nodes.
+    return ONE if base.endswith(_NODE_WORDS) and base not in ("DataType", "FunctionType") else PLAIN
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() and i and not name[i - 1].isupper() else c.lower() for i, c in enumerate(name))
+
+
+_COMPILED: dict[str, CodeType] = {}
+
+
+def _add_constructors(cls: Any, fields: tuple[Field, ...], keep_init: bool) -> None:
+    """`make` (all fields, no conversions) always; `__init__` from the fields unless the class wrote its own."""
+    scope: dict[str, Any] = {"new": object.__new__, "cls": cls}
+    params, puts = [], []
+    for i, f in enumerate(fields):
+        scope[f"s{i}"] = getattr(cls, f.name).__set__  # the slot's own setter: not stopped by __setattr__
+        scope[f"d{i}"] = f.default
+        params.append(f.name if f.default is _MISSING else f"{f.name}=d{i}")
+        puts.append(f"s{i}(self, {f.name})")
+    body = "; ".join(puts) or "pass"
+    names = ", ".join(f.name for f in fields)
+    text = f"def make({names}):\n self = new(cls); {body}; return self\n"
+    if not keep_init:
+        text += f"def __init__(self, {', '.join(params)}):\n {body}\n"
+    code = _COMPILED.get(text)
+    if code is None:  # the scalar operators share one text
+        code = _COMPILED.setdefault(text, compile(text, "<node>", "exec"))
+    exec(code, scope)
+    cls.make = staticmethod(scope["make"])
+    if not keep_init:
+        cls.__init__ = scope["__init__"]

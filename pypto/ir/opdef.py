@@ -1,0 +1,385 @@
+"""What an operator is: the one declaration that every other module reads.
+
+An `OpDef` stands for one registered IR name (`tensor.add`, `tile.add`, `buffer.add`); families make the three from one
+row.  It sees passes and generators only through the small protocols below, so operator files import nothing above.
+Invariant: a definition that does not say how it touches each operand, or names an unknown facet, fails when the table
+is built, not when a kernel is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from pypto.dtypes import DataType
+from pypto.enums import ArgEffect, MemorySpace, OpIRStage, WriteChannel
+from pypto.ir.expr import Call, Expr, Op, Var
+from pypto.ir.lanes import LaneProgram
+from pypto.ir.node import EMPTY, Attrs
+from pypto.ir.shaped import BufferType, TensorType, TileType
+from pypto.ir.types import ScalarType, TupleType, Type
+from pypto.span import Span
+
+__all__ = [
+    "COL",
+    "FROM_TARGET",
+    "FULL",
+    "INHERIT",
+    "MASK",
+    "ROW",
+    "SCALAR",
+    "UNUSED",
+    "Attr",
+    "BufferRecipe",
+    "Dsl",
+    "DslContext",
+    "Lanewise",
+    "Lower",
+    "OpDef",
+    "OpRejected",
+    "Operand",
+    "Param",
+    "Reduce",
+    "Sample",
+    "Semantics",
+    "Site",
+    "Special",
+]
+
+# -- signatures ------------------------------------------------------------------------------------------------
+
+
+class Operand(NamedTuple):
+    """A positional operand of the IR form; `kind` is tensor, tile, buffer, scalar, shape (a tuple of extents) or any."""
+
+    name: str
+    kind: str
+    optional: bool = False
+
+
+class Attr(NamedTuple):
+    """A keyword of the IR form."""
+
+    name: str
+    types: tuple[type, ...]
+    required: bool = False
+
+
+class OpRejected(Exception):
+    """An operator refuses its operands; becomes an error at the user's call.  `kind` is TypeError or ValueError."""
+
+    def __init__(self, message: str, hint: str | None = None, kind: type[Exception] = ValueError) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.kind = message, hint, kind
+
+
+class Site:
+    """One application of an operator, for its type rule."""
+
+    __slots__ = ("args", "kwargs", "name", "result", "span")
+
+    def __init__(
+        self, name: str, args: tuple[Expr, ...], kwargs: Mapping[str, Any], span: Span, result: Type | None = None
+    ) -> None:
+        self.name, self.args, self.kwargs, self.span, self.result = name, args, kwargs, span, result
+
+    def __len__(self) -> int:
+        return len(self.args)
+
+    def tile(self, i: int) -> TileType:
+        t = self.args[i].type
+        if not isinstance(t, TileType):
+            self.reject(f"operand {i} must be a tile, got {_kind(t)}", kind=TypeError)
+        return t
+
+    def tensor(self, i: int) -> TensorType:
+        t = self.args[i].type
+        if not isinstance(t, TensorType):
+            self.reject(f"operand {i} must be a tensor, got {_kind(t)}", kind=TypeError)
+        return t
+
+    def shaped(self, i: int) -> TensorType | TileType:
+        t = self.args[i].type
+        if not isinstance(t, (TensorType, TileType)):
+            self.reject(f"operand {i} must be a tensor or a tile, got {_kind(t)}", kind=TypeError)
+        return t
+
+    def buffer(self, i: int) -> BufferType:
+        t = self.args[i].type
+        if not isinstance(t, BufferType):
+            self.reject(f"operand {i} must be a buffer, got {_kind(t)}", kind=TypeError)
+        return t
+
+    def scalar(self, i: int) -> DataType:
+        t = self.args[i].type
+        if not isinstance(t, ScalarType):
+            self.reject(f"operand {i} must be a scalar, got {_kind(t)}", kind=TypeError)
+        return t.dtype
+
+    def elements(self, i: int) -> tuple[Expr, ...]:
+        """The entries of a shape operand."""
+        e = self.args[i]
+        values = getattr(e, "elements", None)
+        if values is None or not isinstance(e.type, TupleType):
+            self.reject(f"operand {i} must be a tuple of extents", kind=TypeError)
+        for v in values:
+            if not isinstance(v.type, ScalarType) or not v.type.dtype.is_int():
+                self.reject(f"operand {i}: an extent or offset must be an integer, got {_kind(v.type)}", kind=TypeError)
+        return tuple(values)
+
+    def reject(self, message: str, hint: str | None = None, kind: type[Exception] = ValueError) -> NoReturn:
+        raise OpRejected(message, hint, kind)
+
+
+def _kind(t: Type) -> str:
+    names = {"TensorType": "a tensor", "TileType": "a tile", "BufferType": "a buffer"}
+    if isinstance(t, ScalarType):
+        return f"a scalar of type {t.dtype}"
+    return names.get(type(t).__name__, type(t).__name__)
+
+
+# -- semantics: what interpreter and generators execute ----------------------------------------------------------
+
+FULL = "full"  # element (r, c)
+ROW = "row"  # element (r, 0): one value per row
+COL = "col"  # element (0, c): one value per column
+SCALAR = "scalar"  # the same value everywhere
+MASK = "mask"  # bit c % 8 of byte (r, c // 8), least significant first
+UNUSED = "unused"  # scratch, or an operand that only gives type and shape
+
+
+class Lanewise(NamedTuple):
+    """Element (r, c) of the result from one element of each operand; runs over the result's valid rectangle.
+
+    With `result=MASK` it runs over the valid rectangle of operand 0 and packs bits; the rest of a row's last byte is 0.
+    `build(operand dtypes, result dtype, kwargs)` gives the program over the operands that are not UNUSED.
+    """
+
+    patterns: tuple[str, ...]
+    build: Callable[[tuple[DataType, ...], DataType, Mapping[str, Any]], LaneProgram]
+    result: str = FULL
+
+
+class Reduce(NamedTuple):
+    """Reduction of operand 0's valid rectangle along `axis` (1: to a column, 0: to a row).
+
+    Order along axis 1: element c goes to lane c % 64; each lane starts at `identity` and combines its elements in
+    ascending c; then lane i takes lane i + 32 for i < 32, i + 16 for i < 16, ... down to lane 0.  Along axis 0: each
+    column starts at `identity` and combines its rows in ascending order.  `combine` and `identity` work in the
+    accumulator's lane type `accumulator(dtype)`; `enter` and `leave` convert.  With `arg`, the result is the index of
+    the first element that `combine` would keep (the first NaN, if any), as INT32.
+    """
+
+    axis: int
+    combine: Callable[[DataType], LaneProgram]
+    identity: Callable[[DataType], float]
+    enter: Callable[[DataType], LaneProgram]
+    leave: Callable[[DataType], LaneProgram]
+    accumulator: Callable[[DataType], str]
+    arg: str = ""
+
+
+class Special(NamedTuple):
+    """Operators that move, alias or query rather than compute; executors know each `kind`.
+
+    view        operand 0 under another descriptor (slice, reshape, set_validshape, reinterpret_view)
+    load        GM window -> result            store   tile -> GM window          copy    tile -> tile, whole
+    insert      source -> window of target     extract window -> result           pad     copy and fill outside valid
+    create      undefined storage              fill    one scalar value           read / write   one element
+    query       a scalar from the environment or from a shape                     alloc   storage without contents
+    """
+
+    kind: str
+
+
+Semantics = Lanewise | Reduce | Special
+
+# -- memory ----------------------------------------------------------------------------------------------------
+
+INHERIT = "inherit_from_input"  # the space of the first tile operand
+FROM_TARGET = "deferred"  # the `target_memory` keyword, else decided by consumers
+
+
+class BufferRecipe(NamedTuple):
+    """How a tile operator becomes `buffer.<name>(operands..., dst)`, and for which element types by default."""
+
+    name: str
+    dtypes: frozenset[DataType]
+
+
+class Sample(NamedTuple):
+    """Shapes and dtypes the table-driven tests use."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[DataType, ...]
+
+
+# -- protocols that passes and the frontend implement ------------------------------------------------------------
+
+
+class Lower(Protocol):
+    """What the tensor -> tile conversion offers to an operator's own rule."""
+
+    def tile(self, e: Expr) -> Expr:
+        """The operand as a tile: loaded from global memory here if it is a tensor."""
+
+    def emit(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None, hint: str = "") -> Var:
+        """Apply a tile operator and bind its result to a fresh variable."""
+
+    def is_tensor(self, e: Expr) -> bool:
+        """Whether the operand is (still) a tensor in global memory."""
+
+
+ToTile = Callable[[Lower, Call, tuple[Expr, ...]], Expr]
+
+
+class DslContext(Protocol):
+    """What the frontend offers to a DSL entry."""
+
+    span: Span
+
+    def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
+        """A typed call of a registered operator at the user's place."""
+
+    def warn(self, message: str) -> None:
+        """A warning at the user's place."""
+
+
+# -- the DSL surface -------------------------------------------------------------------------------------------
+
+_REQUIRED = object()
+
+
+class Param(NamedTuple):
+    """A parameter of a DSL function.  `kind`: value (tensor, tile or scalar), shape, index (one scalar), or attr."""
+
+    name: str
+    kind: str = "value"
+    default: Any = _REQUIRED
+    keyword_only: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+
+class Dsl(NamedTuple):
+    """A function of the language: `pl.<name>` ("" in namespaces), `pl.tile.<name>`, `pl.tensor.<name>`."""
+
+    name: str
+    namespaces: tuple[str, ...]
+    params: tuple[Param, ...]
+    build: Callable[[DslContext, str, dict[str, Any]], Expr]
+    doc: str
+
+
+# -- the definition --------------------------------------------------------------------------------------------
+
+
+class OpDef:
+    """One registered operator."""
+
+    def __init__(
+        self,
+        name: str,
+        operands: Iterable[Operand],
+        infer: Callable[[Site], Type],
+        semantics: Semantics,
+        *,
+        effects: Iterable[ArgEffect] | Callable[[Mapping[str, Any]], tuple[ArgEffect, ...]],
+        attrs: Iterable[Attr] = (),
+        channel: WriteChannel | None = None,
+        spaces: Iterable[tuple[MemorySpace, ...] | None] | None = None,
+        out_space: MemorySpace | str | None = None,
+        reuses: int | None = None,
+        in_place: bool = True,
+        no_alias: Iterable[int] = (),
+        scratch: Iterable[int] = (),
+        explicit_result: bool = False,
+        to_tile: ToTile | None = None,
+        buffer: BufferRecipe | None = None,
+        pto: str = "",
+        samples: Iterable[Sample] = (),
+        dtypes: Iterable[DataType] = (),
+        doc: str = "",
+    ) -> None:
+        self.name, self.operands, self.infer, self.semantics = name, tuple(operands), infer, semantics
+        self.attrs = {a.name: a for a in attrs}
+        self._effects = effects if callable(effects) else tuple(effects)
+        self.channel, self.reuses, self.in_place = channel, reuses, in_place
+        self.spaces = tuple(spaces) if spaces is not None else None
+        self.out_space = out_space
+        self.no_alias, self.scratch = frozenset(no_alias), frozenset(scratch)
+        self.to_tile, self.buffer, self.pto = to_tile, buffer, pto
+        self.samples, self.dtypes, self.doc = tuple(samples), frozenset(dtypes), doc
+        # The caller says the result type and `infer` checks it (it finds the type in `Site.result`).
+        self.explicit_result = explicit_result
+        self.op = Op(name)
+        self._check()
+
+    @property
+    def level(self) -> str:
+        """tensor, tile, buffer, array or system."""
+        return self.name.split(".", 1)[0]
+
+    @property
+    def concept(self) -> str:
+        return self.name.split(".", 1)[1]
+
+    @property
+    def stage(self) -> OpIRStage:
+        return OpIRStage.Buffer if self.level == "buffer" else OpIRStage.Functional
+
+    def effects(self, kwargs: Mapping[str, Any] = EMPTY) -> tuple[ArgEffect, ...]:
+        """What the operator does to each operand; keywords may decide."""
+        return self._effects(kwargs) if callable(self._effects) else self._effects
+
+    def effect(self, index: int, kwargs: Mapping[str, Any] = EMPTY) -> ArgEffect:
+        effects = self.effects(kwargs)
+        return effects[index] if index < len(effects) else ArgEffect.Read
+
+    def call(self, args: Iterable[Expr], kwargs: Mapping[str, Any] | None, span: Span, result: Type | None = None) -> Call:
+        """A checked, typed call; raises OpRejected."""
+        values = tuple(args)
+        least = sum(not o.optional for o in self.operands)
+        if not least <= len(values) <= len(self.operands):
+            want = str(least) if least == len(self.operands) else f"{least} to {len(self.operands)}"
+            raise OpRejected(f"takes {want} operands, got {len(values)}", kind=TypeError)
+        named = Attrs(kwargs) if kwargs else EMPTY
+        self._check_kwargs(named)
+        if self.explicit_result and result is None:
+            raise OpRejected("needs an explicit result type")
+        type_ = self.infer(Site(self.name, values, named, span, result))
+        return Call.make(self.op, values, named, EMPTY, type_, span)
+
+    def _check_kwargs(self, kwargs: Attrs) -> None:
+        for k, v in kwargs.items():
+            a = self.attrs.get(k)
+            if a is None:
+                raise OpRejected(f"Unknown kwarg '{k}'")
+            if not isinstance(v, a.types) or (isinstance(v, bool) and bool not in a.types):
+                want = " or ".join(t.__name__ for t in a.types)
+                raise OpRejected(f"'{k}' must be {want}, got {type(v).__name__}", kind=TypeError)
+        for a in self.attrs.values():
+            if a.required and a.name not in kwargs:
+                raise OpRejected(f"'{a.name}' is required", kind=TypeError)
+
+    def _check(self) -> None:
+        effects = self.effects() if not callable(self._effects) else self._effects(EMPTY)
+        n = len(self.operands)
+        problem = None
+        if len(effects) != n:
+            problem = f"{len(effects)} effects for {n} operands"
+        elif self.spaces is not None and len(self.spaces) != n:
+            problem = f"{len(self.spaces)} memory constraints for {n} operands"
+        elif self.channel is not None and all(e is ArgEffect.Read for e in effects):
+            problem = "a write channel without a written operand"
+        elif self.reuses is not None and not 0 <= self.reuses < n:
+            problem = f"reuses operand {self.reuses} of {n}"
+        elif isinstance(self.semantics, Lanewise) and self.level != "buffer" and len(self.semantics.patterns) != n:
+            problem = f"{len(self.semantics.patterns)} operand patterns for {n} operands"
+        if problem:
+            raise AssertionError(f"operator {self.name}: {problem}")
+
+    def __repr__(self) -> str:
+        return f"<OpDef {self.name}>"

@@ -1,0 +1,117 @@
+"""The options that can change what a compilation produces, and who sets them.
+
+`PassOptions` is the value: frozen, serializable, part of the artifact key, an argument of every pass.  `PassContext`
+is the user's edge: a `with` block per thread and per asyncio task (`contextvars`).  Entering one replaces the whole
+configuration; nothing of an outer context leaks into an inner one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from pypto.config import VERIFY_LEVEL
+from pypto.enums import MemoryPlanner, RuntimeKind
+
+__all__ = ["CURRENT", "PassContext", "PassOptions", "effective"]
+
+NONE, BASIC, ROUNDTRIP = 0, 1, 2  # verification levels
+
+
+class PassOptions(NamedTuple):
+    """Everything of a context that can change an artifact.  `platform` names the chip (`target.PLATFORMS`)."""
+
+    memory_planner: MemoryPlanner = MemoryPlanner.PYPTO
+    enable_buffer_ir: bool = True
+    enable_pypto_l0c_double_buffer: bool = False
+    runtime: RuntimeKind = RuntimeKind.TENSORMAP_AND_RINGBUFFER
+    platform: str = "a2a3sim"
+
+
+class PassContext:
+    """`with PassContext([instruments], memory_planner=..., enable_buffer_ir=...)`.
+
+    Instruments, verification level and diagnostics never change an artifact; a context with instruments makes its
+    compilations diagnostic requests, which neither read nor fill the artifact cache.
+    """
+
+    def __init__(
+        self,
+        instruments: Iterable[Any] = (),
+        verification_level: int | None = None,
+        diagnostic_phase: Any = None,
+        disabled_diagnostics: Any = None,
+        memory_planner: MemoryPlanner = MemoryPlanner.PYPTO,
+        enable_pypto_l0c_double_buffer: bool = False,
+        runtime: RuntimeKind = RuntimeKind.TENSORMAP_AND_RINGBUFFER,
+        enable_buffer_ir: bool = True,
+        *,
+        platform: str = "a2a3sim",
+    ) -> None:
+        if not isinstance(enable_buffer_ir, bool):
+            raise TypeError(f"enable_buffer_ir must be a bool, got {type(enable_buffer_ir).__name__}")
+        if not isinstance(memory_planner, MemoryPlanner):
+            raise TypeError(f"memory_planner must be a passes.MemoryPlanner, got {memory_planner!r}")
+        self.instruments = tuple(instruments)
+        self.verification_level = (
+            BASIC if verification_level is None else int(getattr(verification_level, "value", verification_level))
+        )
+        self.diagnostic_phase, self.disabled_diagnostics = diagnostic_phase, disabled_diagnostics
+        self.options = PassOptions(memory_planner, enable_buffer_ir, enable_pypto_l0c_double_buffer, runtime, platform)
+        self._tokens: list[Token[PassContext | None]] = []
+
+    @staticmethod
+    def current() -> PassContext | None:
+        """The innermost context of this thread or task, or None."""
+        return CURRENT.get()
+
+    def effective(self) -> PassOptions:
+        return self.options
+
+    def get_instruments(self) -> list[Any]:
+        return list(self.instruments)
+
+    def get_verification_level(self) -> int:
+        return self.verification_level
+
+    def get_diagnostic_phase(self) -> Any:
+        return self.diagnostic_phase
+
+    def get_disabled_diagnostics(self) -> Any:
+        return self.disabled_diagnostics
+
+    def get_memory_planner(self) -> MemoryPlanner:
+        return self.options.memory_planner
+
+    def get_runtime(self) -> RuntimeKind:
+        return self.options.runtime
+
+    def get_enable_pypto_l0c_double_buffer(self) -> bool:
+        return self.options.enable_pypto_l0c_double_buffer
+
+    def get_enable_buffer_ir(self) -> bool:
+        return self.options.enable_buffer_ir
+
+    def __enter__(self) -> PassContext:
+        self._tokens.append(CURRENT.set(self))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        CURRENT.reset(self._tokens.pop())
+
+
+CURRENT: ContextVar[PassContext | None] = ContextVar("pypto.PassContext", default=None)
+_DEFAULT = PassOptions()
+
+
+def effective() -> PassOptions:
+    """The options in force here: the innermost context's, or the defaults."""
+    context = CURRENT.get()
+    return _DEFAULT if context is None else context.options
+
+
+def default_verification_level() -> int:
+    """Without a context: what PYPTO_VERIFY_LEVEL says, else BASIC."""
+    return {"none": NONE, "basic": BASIC, "roundtrip": ROUNDTRIP}.get(VERIFY_LEVEL.get(), BASIC)

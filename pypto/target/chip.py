@@ -1,0 +1,105 @@
+"""The two supported chips and the platforms that name them.
+
+Capacities are bytes usable per core; `alignment` is the chip's base alignment, the planners' own granule is 32 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pypto.dtypes import DataType as D
+from pypto.enums import MemorySpace as M
+from pypto.errors import ConfigError
+
+__all__ = ["A2A3", "A5", "BLOCK_BYTES", "CHIPS", "PLATFORMS", "Chip", "chip_of"]
+
+BLOCK_BYTES = 32  # the unit of every on-chip address, row and transfer
+_K = 1 << 10
+
+
+class Chip(NamedTuple):
+    """One chip generation."""
+
+    name: str
+    backend: str
+    capacity: Mapping[M, int]
+    alignment: Mapping[M, int]
+    casts: Mapping[D, frozenset[D]]  # native conversions; others go by a chain of these
+    granularity: int  # recommended innermost bytes of a GM transfer
+    buffer_ir_by_default: bool
+
+
+def _casts(**pairs: str) -> Mapping[D, frozenset[D]]:
+    return MappingProxyType({getattr(D, k): frozenset(getattr(D, t) for t in v.split()) for k, v in pairs.items()})
+
+
+A2A3 = Chip(
+    "a2a3",
+    "Ascend910B",
+    MappingProxyType({M.Vec: 184 * _K, M.Mat: 512 * _K, M.Left: 64 * _K, M.Right: 64 * _K, M.Acc: 128 * _K, M.Bias: _K}),
+    MappingProxyType({M.Vec: 128, M.Mat: 128, M.Left: 64, M.Right: 64, M.Acc: 128, M.Bias: 64}),
+    _casts(
+        BF16="FP32 INT32",
+        FP16="FP32 INT16 INT32 INT4 INT8 UINT8",
+        FP32="BF16 FP16 INT16 INT32 INT64",
+        INT16="FP16 FP32",
+        INT32="FP16 FP32 INT16 INT64",
+        INT4="FP16",
+        INT64="FP32 INT32",
+        INT8="FP16",
+        UINT8="FP16",
+    ),
+    512,
+    True,
+)
+
+A5 = Chip(
+    "a5",
+    "Ascend950",
+    MappingProxyType(
+        {
+            M.Vec: 240 * _K,
+            M.Mat: 512 * _K,
+            M.Left: 64 * _K,
+            M.Right: 64 * _K,
+            M.Acc: 256 * _K,
+            M.Bias: 4 * _K,
+            M.LeftScale: 4 * _K,
+            M.RightScale: 4 * _K,
+        }
+    ),
+    MappingProxyType(
+        {M.Vec: 128, M.Mat: 128, M.Left: 64, M.Right: 64, M.Acc: 128, M.Bias: 64, M.LeftScale: 32, M.RightScale: 32}
+    ),
+    _casts(
+        BF16="FP16 FP32 FP4 INT32",
+        FP16="FP32 HF8 INT16 INT32 INT8 UINT8",
+        FP32="BF16 FP16 FP8E4M3FN FP8E5M2 HF8 INT16 INT32 INT64",
+        FP4="BF16",
+        FP8E4M3FN="FP32",
+        FP8E5M2="FP32",
+        HF8="FP32",
+        INT16="FP16 FP32 INT32 UINT32 UINT8",
+        INT32="FP32 INT16 INT64 UINT16 UINT8",
+        INT64="FP32 INT32",
+        INT8="FP16 INT16 INT32",
+        UINT32="INT16 UINT16 UINT8",
+        UINT8="FP16 UINT16",
+    ),
+    128,
+    False,
+)
+
+CHIPS: Mapping[str, Chip] = MappingProxyType({c.name: c for c in (A2A3, A5)})
+# The `sim` platforms run on this host; the others need the device toolchain.
+PLATFORMS: Mapping[str, Chip] = MappingProxyType({"a2a3sim": A2A3, "a2a3": A2A3, "a5sim": A5, "a5": A5})
+
+
+def chip_of(platform: str) -> Chip:
+    """The chip of a platform name; ConfigError for an unknown one."""
+    chip = PLATFORMS.get(platform)
+    if chip is None:
+        raise ConfigError(f"unknown platform {platform!r}", hint="platforms: " + ", ".join(PLATFORMS))
+    return chip
