@@ -1,0 +1,1 @@
+"""Generators: final programs to text for a compiler or an assembler."""

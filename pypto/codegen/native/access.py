@@ -1,0 +1,281 @@
+"""The access form: what the C generator knows of a kernel.
+
+A kernel is a region of operations that read and write *views*: a root (an on-chip memory or a tensor), a byte address,
+an element offset, two strides and, for on-chip memory, the byte range that any access through the view stays within.
+Loads, stores and moves are lane copies between views, so that fusion sees one kind of thing.
+Invariant: legality is decided on byte ranges and views alone, never on names, and never on trust in a planner.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pypto.dtypes import DataType
+from pypto.enums import MemorySpace
+from pypto.ir import arith
+from pypto.ir.expr import Expr, Var, const_index
+from pypto.ir.lanes import LaneProgram
+from pypto.ir.opdef import Reduce
+from pypto.ir.shaped import const_dim
+from pypto.span import Span
+
+__all__ = [
+    "Check",
+    "Copies",
+    "ElementWrite",
+    "ForItem",
+    "IfItem",
+    "Item",
+    "LaneOp",
+    "Operand",
+    "Outside",
+    "ReduceOp",
+    "Region",
+    "Root",
+    "ScalarDef",
+    "View",
+    "WhileItem",
+    "disjoint",
+    "same_mapping",
+]
+
+
+class Root:
+    """Something addresses are relative to: one of the on-chip memories, or a tensor (`var` is its pointer)."""
+
+    __slots__ = ("name", "space", "var")
+
+    def __init__(self, space: MemorySpace, var: Var | None = None) -> None:
+        self.space, self.var = space, var
+        self.name = space.name if var is None else var.name_hint
+
+    @property
+    def on_chip(self) -> bool:
+        return self.var is None
+
+    def __repr__(self) -> str:
+        return f"<Root {self.name}>"
+
+
+class View:
+    """Element (r, c) lies at `address` bytes plus `offset + r * row + c * col` elements.
+
+    `low`/`high` bound the bytes an on-chip view can touch.  `window` says, for a tensor, where each axis begins and
+    how far it extends, for proofs of disjointness.
+    """
+
+    __slots__ = ("address", "col", "dtype", "high", "low", "offset", "root", "row", "window")
+
+    def __init__(
+        self,
+        root: Root,
+        dtype: DataType,
+        address: int,
+        offset: Expr,
+        row: Expr,
+        col: Expr,
+        low: int = 0,
+        high: int = 0,
+        window: tuple[tuple[Expr, Expr], ...] = (),
+    ) -> None:
+        self.root, self.dtype, self.address = root, dtype, address
+        self.offset, self.row, self.col = offset, row, col
+        self.low, self.high, self.window = low, high, window
+
+    def shifted(self, rows: Expr, cols: Expr) -> View:
+        """The view of the same elements counted from (rows, cols)."""
+        step = arith.add(arith.mul(rows, self.row), arith.mul(cols, self.col))
+        return View(
+            self.root,
+            self.dtype,
+            self.address,
+            arith.add(self.offset, step),
+            self.row,
+            self.col,
+            self.low,
+            self.high,
+            self.window,
+        )
+
+    def transposed(self) -> View:
+        return View(self.root, self.dtype, self.address, self.offset, self.col, self.row, self.low, self.high, self.window)
+
+    def __repr__(self) -> str:
+        return f"<View {self.root.name}+{self.address}[{self.low}:{self.high}] {self.dtype}>"
+
+
+def same_mapping(a: View, b: View) -> bool:
+    """Whether element (r, c) of both views is the same bytes, for every (r, c)."""
+    if a is b:
+        return True
+    return (
+        a.root is b.root
+        and a.address == b.address
+        and a.dtype.get_byte() == b.dtype.get_byte()
+        and arith.same(a.offset, b.offset)
+        and arith.same(a.row, b.row)
+        and arith.same(a.col, b.col)
+    )
+
+
+def disjoint(a: View, b: View) -> bool:
+    """Provably no byte in common.  Different tensors count as disjoint: the call refuses arrays that overlap."""
+    if a.root is not b.root:
+        return True
+    if a.root.on_chip:
+        return a.high <= b.low or b.high <= a.low
+    for (x, m), (y, n) in zip(a.window, b.window, strict=False):
+        gap = const_dim(arith.sub(y, x))
+        if gap is None:
+            continue
+        left, right = const_dim(m), const_dim(n)
+        if (gap >= 0 and left is not None and gap >= left) or (gap <= 0 and right is not None and -gap >= right):
+            return True
+    return False
+
+
+class Operand(NamedTuple):
+    """One input of a lane operation: a view under a pattern, or a scalar."""
+
+    pattern: str
+    view: View | None
+    scalar: Expr | None
+    dtype: DataType
+
+
+class LaneOp(NamedTuple):
+    """`dst[r, c] = program(operands at (r, c))` for (r, c) in the rectangle; `mask` packs bits instead."""
+
+    program: LaneProgram
+    operands: tuple[Operand, ...]
+    dst: View
+    rows: Expr
+    cols: Expr
+    mask: bool
+    name: str
+    span: Span
+
+
+class ReduceOp(NamedTuple):
+    """A reduction of the rectangle of `src` into a column (axis 1) or a row (axis 0) of `dst`."""
+
+    spec: Reduce
+    src: View
+    dst: View
+    rows: Expr
+    cols: Expr
+    name: str
+    span: Span
+
+
+class Outside(NamedTuple):
+    """`dst[r, c] = value` where r >= rows or c >= cols, within the physical extents."""
+
+    dst: View
+    rows: Expr
+    cols: Expr
+    height: int
+    width: int
+    value: Expr
+    name: str
+    span: Span
+
+
+class Copies(NamedTuple):
+    """A transfer between a tile and a window of more than two strided axes: `extents` with strides on both sides."""
+
+    dst: View
+    src: View
+    extents: tuple[Expr, ...]
+    dst_strides: tuple[Expr, ...]
+    src_strides: tuple[Expr, ...]
+    name: str
+    span: Span
+
+
+class ScalarDef(NamedTuple):
+    """A scalar variable: an expression, or one element read from memory."""
+
+    var: Var
+    value: Expr | None
+    element: View | None
+    span: Span
+
+
+class ElementWrite(NamedTuple):
+    """One element written."""
+
+    dst: View
+    value: Expr
+    span: Span
+
+
+class Check(NamedTuple):
+    """Run-time conditions: (what must hold, axis, three values to show).
+
+    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "step", or the name of a reduction
+    whose extent is empty.
+    """
+
+    what: str
+    conditions: tuple[tuple[Expr, int, tuple[Expr, ...]], ...]
+    guard: tuple[Expr, ...]  # checked only if all of these are positive
+    span: Span
+
+
+class Region(NamedTuple):
+    items: tuple[Item, ...]
+
+
+class IfItem(NamedTuple):
+    """`results` are scalars assigned at the end of each arm from `then_values` / `else_values`."""
+
+    condition: Expr
+    then: Region
+    otherwise: Region
+    results: tuple[Var, ...]
+    then_values: tuple[Expr, ...]
+    else_values: tuple[Expr, ...]
+    span: Span
+
+
+class ForItem(NamedTuple):
+    """A counted loop; `carried` scalars start at `initial`, become `next` at the end of each trip, end in `results`."""
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: Expr
+    carried: tuple[Var, ...]
+    initial: tuple[Expr, ...]
+    next: tuple[Expr, ...]
+    results: tuple[Var, ...]
+    body: Region
+    span: Span
+
+
+class WhileItem(NamedTuple):
+    """As ForItem, while `condition`, evaluated at the head after `head`, holds."""
+
+    condition: Expr
+    carried: tuple[Var, ...]
+    initial: tuple[Expr, ...]
+    next: tuple[Expr, ...]
+    results: tuple[Var, ...]
+    body: Region
+    span: Span
+
+
+Compute = LaneOp | ReduceOp | Outside | Copies
+Item = Compute | ScalarDef | ElementWrite | Check | IfItem | ForItem | WhileItem
+
+ZERO, ONE = const_index(0), const_index(1)
+
+
+def reads_of(op: Compute) -> tuple[View, ...]:
+    """The views an operation reads."""
+    if isinstance(op, LaneOp):
+        return tuple(o.view for o in op.operands if o.view is not None)
+    if isinstance(op, (ReduceOp, Copies)):
+        return (op.src,)
+    return ()

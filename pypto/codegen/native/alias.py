@@ -1,0 +1,78 @@
+"""Which parameters may be exactly the same array.
+
+In: what each kernel reads and writes, in emitted order.  Out: pairs for which every result is what it would be if the
+arrays were apart.  Invariant: a pair is allowed only if each element is last read before it is first written, lane by
+lane, and different iterations of every enclosing loop keep to different elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pypto.codegen.native.access import ForItem, View
+from pypto.codegen.native.emit import Touch
+from pypto.ir import arith
+from pypto.ir.expr import ConstInt, Expr, Var
+from pypto.ir.shaped import const_dim
+
+__all__ = ["exact_alias_is_safe"]
+
+Values = Mapping[Var, Expr]
+
+
+def exact_alias_is_safe(reader: Sequence[Touch], writer: Sequence[Touch], values: Values) -> bool:
+    """Whether a tensor that is read (`reader`) may be the very array that another (`writer`) is written to.
+
+    `values` opens scalar variables that are assigned once.
+    """
+    written = [t for t in writer if t.write]
+    touched = [t for t in reader if not t.write]
+    if not written or len(written) < len(writer) or len(touched) < len(reader):
+        return False
+    return all(_ordered(r, w, values) for r in touched for w in written)
+
+
+def _ordered(r: Touch, w: Touch, values: Values) -> bool:
+    if r.loops != w.loops or not (r.lanewise and w.lanewise):
+        return False
+    if (r.order, r.step) > (w.order, w.step) or not _same_place(r.view, w.view):
+        return False
+    return all(isinstance(loop, ForItem) and _moves(loop, w.view, values) for loop in w.loops) and _distinct(w, values)
+
+
+def _same_place(a: View, b: View) -> bool:
+    return a.dtype is b.dtype and arith.same(a.offset, b.offset) and arith.same(a.row, b.row) and arith.same(a.col, b.col)
+
+
+def _axis_of(loop: ForItem, v: View, values: Values) -> int | None:
+    """The axis along which each trip of the loop moves the window at least by its own extent."""
+    step = loop.step
+    if not isinstance(step, ConstInt):
+        return None
+    for axis, (offset, extent) in enumerate(v.window):
+        size = const_dim(extent)
+        moved = _coefficient(offset, loop.var, values)
+        if size is not None and moved is not None and abs(moved * step.value) >= size > 0:
+            return axis
+    return None
+
+
+def _moves(loop: ForItem, v: View, values: Values) -> bool:
+    return _axis_of(loop, v, values) is not None
+
+
+def _distinct(t: Touch, values: Values) -> bool:
+    """Each loop moves the window along an axis of its own."""
+    axes = [_axis_of(loop, t.view, values) for loop in t.loops if isinstance(loop, ForItem)]
+    return len(set(axes)) == len(axes)
+
+
+def _coefficient(e: Expr, v: Var, values: Values) -> int | None:
+    """The constant factor of `v` in a linear expression; None where `e` is not linear in it."""
+    factor = 0
+    for atom, c in arith.linear(e, dict(values)).terms:
+        if atom is v:
+            factor = c
+        elif not isinstance(atom, Var):
+            return None
+    return factor

@@ -1,0 +1,91 @@
+"""A device function as a static C function.
+
+In: a planned tile function or a Buffer-stage function.  Out: its C text and what callers and the alias proof need.
+The parameters of the C function are the call record, the arena, then every parameter in order (tensors as pointers),
+then the run-time extents that appear in tensor types, in order of first appearance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pypto.codegen.native import flow, from_buffer, from_tile
+from pypto.codegen.native.emit import Emitter, Names, Sites, Touch
+from pypto.codegen.native.emit_group import element_type
+from pypto.codegen.native.functions import LaneFunctions
+from pypto.codegen.native.scalars import C_TYPES
+from pypto.codegen.native.structure import Base
+from pypto.codegen.native.writer import Writer
+from pypto.enums import FunctionIRStage, MemorySpace
+from pypto.errors import InternalError
+from pypto.ir.expr import Expr, Var
+from pypto.ir.program import Function
+from pypto.ir.rewrite import free_vars
+from pypto.ir.shaped import TensorType
+from pypto.ir.types import ScalarType
+
+__all__ = ["DeviceCode", "build_access", "emit_device", "symbols_of"]
+
+
+class DeviceCode(NamedTuple):
+    """`touches` are by parameter index: who reads and writes which tensor, in emitted order; `values` opens its scalars."""
+
+    function: Function
+    text: str
+    symbols: tuple[Var, ...]
+    scratch: int
+    touches: tuple[tuple[int, Touch], ...]
+    values: dict[Var, Expr]
+    stage: FunctionIRStage
+
+
+def symbols_of(function: Function) -> tuple[Var, ...]:
+    """Run-time extents and strides in the types of tensor parameters that are not parameters themselves."""
+    found: dict[Var, None] = {}
+    for p in function.params:
+        if isinstance(p.type, TensorType):
+            for v in free_vars(p.type, types=True):
+                if v not in function.params:
+                    found[v] = None
+    return tuple(found)
+
+
+def build_access(function: Function, addressed: bool) -> Base:
+    """The access form of a device function, whatever its stage."""
+    if function.ir_stage is FunctionIRStage.Buffer:
+        return from_buffer.build(function)
+    return from_tile.build(function, addressed)
+
+
+def emit_device(function: Function, addressed: bool, optimize: bool, sites: Sites, functions: LaneFunctions) -> DeviceCode:
+    """One device function as C."""
+    b = build_access(function, addressed)
+    roots = b.tensors.values()
+    block = flow.optimize(b.body, roots) if optimize else flow.plain(b.body, roots)
+    offsets: dict[MemorySpace, int] = {}
+    total = 0
+    for space in sorted(b.used, key=lambda s: s.value):
+        offsets[space] = total
+        total += (b.used[space] + 63) // 64 * 64
+    names, w = Names(), Writer()
+    symbols = symbols_of(function)
+    parameters = ["pypto_call *const call", "unsigned char *const mem"]
+    for p in function.params:
+        name = names.bind(p)
+        if isinstance(p.type, TensorType):
+            parameters.append(f"{element_type(p.type.dtype)} *const {name}")
+        elif isinstance(p.type, ScalarType):
+            parameters.append(f"const {C_TYPES[p.type.dtype]} {name}")
+        else:
+            raise InternalError(f"{function.name}: parameter '{p.name_hint}' has no native form")
+    parameters += [f"const int64_t {names.bind(s)}" for s in symbols]
+    e = Emitter(w, names, sites, offsets, total, optimize, functions)
+    stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
+    w.line(f"/* {function.name}: {stage} stage */")
+    with w.block(f"static int64_t pp_{function.name}({', '.join(parameters)})"):
+        w.line("(void)call, (void)mem;")
+        e.block(block)
+        w.line("return 0;")
+    index = {p: i for i, p in enumerate(function.params)}
+    touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
+    return DeviceCode(function, w.text(), symbols, e.scratch_high, touches, e.values, function.ir_stage)

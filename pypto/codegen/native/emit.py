@@ -1,0 +1,440 @@
+"""Blocks of the access form as the body of a C function.
+
+In: an optimized block, the function's parameters.  Out: C text, the sites that can fail, the scratch it needs, and for
+each tensor what was read and written where, for the proof that exact aliases are harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pypto.codegen.native.access import (
+    Check,
+    Copies,
+    ElementWrite,
+    ForItem,
+    IfItem,
+    LaneOp,
+    Outside,
+    Root,
+    ScalarDef,
+    View,
+    WhileItem,
+)
+from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mask
+from pypto.codegen.native.flow import Block, Nested, Run, reads
+from pypto.codegen.native.functions import LaneFunctions
+from pypto.codegen.native.groups import OTHER, Group, form_groups
+from pypto.codegen.native.scalars import C_TYPES, expr_text, int_text
+from pypto.codegen.native.writer import Writer
+from pypto.dtypes import DataType
+from pypto.enums import MemorySpace
+from pypto.errors import InternalError
+from pypto.ir.expr import ConstInt, Expr, Var
+from pypto.ir.shaped import TensorType
+from pypto.ir.types import ScalarType
+from pypto.span import Span
+
+__all__ = ["Emitter", "Names", "Site", "Sites", "Touch"]
+
+
+class Site(NamedTuple):
+    """A place that can fail: kind, message template over the fault values, captured source and statement."""
+
+    kind: str
+    message: str
+    source: int
+    ordinal: int
+
+
+class Sites:
+    """The unit's failing places, numbered."""
+
+    def __init__(self) -> None:
+        self.list: list[Site] = []
+
+    def add(self, kind: str, message: str, span: Span) -> int:
+        self.list.append(Site(kind, message, span.source, span.ordinal))
+        return len(self.list) - 1
+
+
+class Touch(NamedTuple):
+    """One access to a tensor: where in the emitted order, inside which loops, and lane by lane or not."""
+
+    root: Root
+    view: View
+    write: bool
+    order: int
+    step: int
+    lanewise: bool
+    loops: tuple[object, ...]
+
+
+_WORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "bool",
+        "true",
+        "false",
+        "call",
+        "mem",
+        "main",
+        "r",
+        "c",
+        "l",
+        "i",
+        "strip",
+        "byte",
+        "b",
+    ]
+)
+
+
+class Names:
+    """C names of variables: the user's, made unique and legal."""
+
+    def __init__(self) -> None:
+        self.of: dict[Var, str] = {}
+        self.used: set[str] = set(_WORDS)
+
+    def fresh(self, hint: str) -> str:
+        base = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in hint) or "v"
+        if base[0].isdigit() or base.startswith(("pp_", "__", "PP_", "INT", "UINT")):
+            base = "x_" + base
+        name, n = base, 1
+        while name in self.used or _looks_generated(name):
+            n += 1
+            name = f"{base}_{n}"
+        self.used.add(name)
+        return name
+
+    def bind(self, v: Var) -> str:
+        known = self.of.get(v)
+        if known is None:
+            known = self.of[v] = self.fresh(v.name_hint)
+        return known
+
+
+def _looks_generated(name: str) -> bool:
+    """Names like v3, t3_1, p0 belong to the loops."""
+    return name[0] in "vtpseaxib" and len(name) > 1 and all(ch.isdigit() or ch == "_" for ch in name[1:])
+
+
+class Emitter:
+    """Writes one function's body."""
+
+    def __init__(
+        self,
+        w: Writer,
+        names: Names,
+        sites: Sites,
+        spaces: Mapping[MemorySpace, int],
+        scratch_base: int,
+        fuse: bool,
+        functions: LaneFunctions,
+    ) -> None:
+        self.w, self.names, self.sites, self.spaces, self.fuse = w, names, sites, spaces, fuse
+        self.functions = functions
+        self.scratch_at = self.scratch_high = scratch_base
+        self.touches: list[Touch] = []
+        self.values: dict[Var, Expr] = {}  # scalars that are assigned once
+        self.order = 0
+        self.loops: list[object] = []
+
+    def expr(self, e: Expr) -> str:
+        return expr_text(e, self.names.of)
+
+    def memory(self, root: Root) -> str:
+        """The address of a root's first byte, as `unsigned char *`."""
+        if root.var is not None:
+            return f"(unsigned char *){self.names.of[root.var]}"
+        at = self.spaces[root.space]
+        return f"mem + {at}" if at else "mem"
+
+    def scratch(self, size: int) -> str:
+        """Bytes of this thread's arena for the statement being written."""
+        at = self.scratch_at
+        self.scratch_at += (size + 63) // 64 * 64
+        self.scratch_high = max(self.scratch_high, self.scratch_at)
+        return f"mem + {at}"
+
+    # -- blocks --
+
+    def block(self, block: Block) -> None:
+        for p in block.parts:
+            if isinstance(p, Run):
+                for item in p.prelude:
+                    self.item(item)
+                self.run(p)
+            elif isinstance(p, Nested):
+                self.nested(p)
+            else:
+                self.item(p)
+
+    def item(self, item: object) -> None:
+        if isinstance(item, ScalarDef):
+            self.scalar(item)
+        elif isinstance(item, Check):
+            self.check(item)
+        elif isinstance(item, ElementWrite):
+            self.element_write(item)
+        else:
+            raise InternalError(f"no C form of {type(item).__name__}")
+
+    def scalar(self, s: ScalarDef) -> None:
+        t = _scalar_type(s.var)
+        if s.value is not None:
+            self.values[s.var] = s.value
+            text = self.expr(s.value)
+        else:
+            assert s.element is not None
+            self.touch(s.element, False, False)
+            text = self.load(s.element)
+        self.w.line(f"const {t} {self.names.bind(s.var)} = {text};")
+
+    def load(self, v: View) -> str:
+        text = self.element(v)
+        if v.dtype in (DataType.FP16, DataType.BF16):
+            return f"pp_{'f16' if v.dtype is DataType.FP16 else 'bf16'}_to_f32({text})"
+        return f"{text} != 0" if v.dtype is DataType.BOOL else text
+
+    def element(self, v: View) -> str:
+        at = f" + {v.address}" if v.address else ""
+        return f"(({element_type(v.dtype)} *)({self.memory(v.root)}{at}))[{self.expr(v.offset)}]"
+
+    def element_write(self, e: ElementWrite) -> None:
+        self.touch(e.dst, True, False)
+        text = self.expr(e.value)
+        if e.dst.dtype in (DataType.FP16, DataType.BF16):
+            text = f"pp_f32_to_{'f16' if e.dst.dtype is DataType.FP16 else 'bf16'}({text})"
+        self.w.line(f"{self.element(e.dst)} = {text};")
+
+    def check(self, c: Check) -> None:
+        guard = " && ".join(f"{self.expr(g)} > 0" for g in c.guard)
+        for condition, axis, values in c.conditions:
+            kind, message = _message(c.what, axis)
+            site = self.sites.add(kind, message, c.span)
+            shown = ", ".join(self.expr(v) if not isinstance(v, ConstInt) else int_text(v.value, DataType.INT64) for v in values)
+            fails = f"!{self.expr(condition)}"
+            self.w.line(f"if ({guard + ' && ' if guard else ''}{fails}) {{")
+            self.w.line(f"    return pp_fault(call, {site}, {shown});")
+            self.w.line("}")
+
+    # -- control flow --
+
+    def nested(self, n: Nested) -> None:
+        if isinstance(n.item, IfItem):
+            self.branch(n.item, n.blocks)
+        elif isinstance(n.item, ForItem):
+            self.loop(n.item, n.blocks[0])
+        else:
+            self.while_(n.item, n.blocks[0])
+
+    def branch(self, item: IfItem, blocks: tuple[Block, ...]) -> None:
+        for v in item.results:
+            self.w.line(f"{self.type_of(v)} {self.names.bind(v)};")
+        with self.w.block(f"if ({self.expr(item.condition)})", tail="} else {"):
+            self.block(blocks[0])
+            self.assign(item.results, item.then_values)
+        self.w.depth += 1
+        self.block(blocks[1])
+        self.assign(item.results, item.else_values)
+        self.w.depth -= 1
+        self.w.line("}")
+
+    def assign(self, targets: tuple[Var, ...], values: tuple[Expr, ...]) -> None:
+        """All values are read before any target changes."""
+        texts = [self.value(v) for v in values]
+        if len(targets) == 1:
+            self.w.line(f"{self.names.of[targets[0]]} = {texts[0]};")
+            return
+        temporaries = [self.names.fresh("next_") for _ in targets]
+        for v, t, text in zip(targets, temporaries, texts, strict=True):
+            self.w.line(f"const {self.type_of(v)} {t} = {text};".replace("const const", "const"))
+        for v, t in zip(targets, temporaries, strict=True):
+            self.w.line(f"{self.names.of[v]} = {t};")
+
+    def loop(self, item: ForItem, body: Block) -> None:
+        self.begin_carries(item.results, item.carried, item.initial)
+        i = self.names.bind(item.var)
+        t = _scalar_type(item.var)
+        step = item.step
+        bounds = [self.expr(item.start), self.expr(item.stop), self.expr(step)]
+        stop, by = self.names.fresh("stop_"), self.names.fresh("step_")
+        with self.w.block(""):
+            self.w.line(f"const {t} {stop} = {bounds[1]}, {by} = {bounds[2]};")
+            if isinstance(step, ConstInt):
+                test = f"{i} < {stop}" if step.value > 0 else f"{i} > {stop}"
+            else:
+                test = f"{by} > 0 ? {i} < {stop} : {i} > {stop}"
+            with self.w.block(f"for ({t} {i} = {bounds[0]}; {test}; {i} += {by})"):
+                self.loops.append(item)
+                self.block(body)
+                self.assign_carries(item.carried, item.next)
+                self.loops.pop()
+        self.end_carries(item.results, item.carried)
+
+    def while_(self, item: WhileItem, body: Block) -> None:
+        self.begin_carries(item.results, item.carried, item.initial)
+        with self.w.block(f"while ({self.expr(item.condition)})"):
+            self.loops.append(item)
+            self.block(body)
+            self.assign_carries(item.carried, item.next)
+            self.loops.pop()
+        self.end_carries(item.results, item.carried)
+
+    def begin_carries(self, results: tuple[Var, ...], carried: tuple[Var, ...], initial: tuple[Expr, ...]) -> None:
+        """A carried scalar lives in the variable that holds the loop's result afterwards."""
+        for r, c, init in zip(results, carried, initial, strict=True):
+            text = self.value(init)
+            self.w.line(f"{self.type_of(r)} {self.names.bind(r)} = {text};")
+            self.names.of[c] = self.names.of[r]
+
+    def assign_carries(self, carried: tuple[Var, ...], values: tuple[Expr, ...]) -> None:
+        if carried:
+            self.assign(carried, values)
+
+    def end_carries(self, results: tuple[Var, ...], carried: tuple[Var, ...]) -> None:
+        for c in carried:
+            del self.names.of[c]
+
+    def value(self, e: Expr) -> str:
+        """A scalar, or the pointer of a tensor."""
+        return self.names.of[e] if isinstance(e, Var) and isinstance(e.type, TensorType) else self.expr(e)
+
+    def type_of(self, v: Var) -> str:
+        if isinstance(v.type, TensorType):
+            return f"{element_type(v.type.dtype)} *"
+        return _scalar_type(v)
+
+    # -- operations --
+
+    def run(self, run: Run) -> None:
+        groups = form_groups(run) if self.fuse else [_alone(run, k) for k in range(len(run.ops))]
+        for g in groups:
+            self.group(run, g)
+
+    def group(self, run: Run, g: Group) -> None:
+        self.order += 1
+        members = [run.ops[k] for k in g.indices]
+        self.w.line("/* " + ", ".join(op.name for op in members) + " */")
+        before = self.scratch_at
+        first = members[0]
+        emitter = GroupEmitter(self.w, run, g, self.names.of, self.memory, self.scratch, self.functions)
+        if isinstance(first, Outside):
+            self.outside(first)
+        elif isinstance(first, Copies):
+            self.copies(first)
+        elif isinstance(first, LaneOp) and first.mask and g.indices[0] in g.stored:
+            emit_mask(emitter, g.indices[0])
+        else:
+            emitter.emit()
+        self.scratch_at = before
+        self.record(run, g, emitter)
+
+    def record(self, run: Run, g: Group, e: GroupEmitter) -> None:
+        for n, s in enumerate(g.steps):
+            for p in s.ops:
+                op = run.ops[p.at]
+                lanewise = isinstance(op, LaneOp)
+                for r in reads(op):
+                    if e.register_of(p, r.operand) is None:
+                        self.touch(r.view, False, lanewise and r.pattern == "full", n)
+                if p.at in g.stored or p.kind == OTHER:
+                    self.touch(op.dst, True, lanewise, n)
+
+    def touch(self, v: View, write: bool, lanewise: bool, step: int = 0) -> None:
+        if v.root.var is not None:
+            self.touches.append(Touch(v.root, v, write, self.order, step, lanewise, tuple(self.loops)))
+
+    def outside(self, op: Outside) -> None:
+        """The padding of a tile: below the valid rows, and right of the valid columns."""
+        t = element_type(op.dst.dtype)
+        value = self.expr(op.value)
+        if op.dst.dtype in (DataType.FP16, DataType.BF16):
+            value = f"pp_f32_to_{'f16' if op.dst.dtype is DataType.FP16 else 'bf16'}({value})"
+        at = f" + {op.dst.address}" if op.dst.address else ""
+        offset = self.expr(op.dst.offset)
+        with self.w.block(""):
+            self.w.line(f"{t} *const p0 = ({t} *)({self.memory(op.dst.root)}{at}) + {offset};")
+            with self.w.block(f"for (int64_t r = 0; r < {op.height}; ++r)"):
+                first = f"r < {self.expr(op.rows)} ? {self.expr(op.cols)} : 0"
+                with self.w.block(f"for (int64_t c = {first}; c < {op.width}; ++c)"):
+                    self.w.line(f"p0[r * {self.expr(op.dst.row)} + c * {self.expr(op.dst.col)}] = {value};")
+
+    def copies(self, op: Copies) -> None:
+        """A transfer along more than two axes."""
+        t = element_type(op.dst.dtype)
+        with self.w.block(""):
+            for name, v in (("p0", op.dst), ("p1", op.src)):
+                at = f" + {v.address}" if v.address else ""
+                self.w.line(f"{t} *const {name} = ({t} *)({self.memory(v.root)}{at}) + {self.expr(v.offset)};")
+            indices = [f"x{n}" for n in range(len(op.extents))]
+            for name, extent in zip(indices, op.extents, strict=True):
+                self.w.line(f"for (int64_t {name} = 0; {name} < {self.expr(extent)}; ++{name})")
+                self.w.depth += 1
+            target, source = (
+                " + ".join(f"{i} * {self.expr(s)}" for i, s in zip(indices, strides, strict=True))
+                for strides in (op.dst_strides, op.src_strides)
+            )
+            self.w.line(f"p0[{target}] = p1[{source}];")
+            self.w.depth -= len(indices)
+
+
+def _alone(run: Run, k: int) -> Group:
+    """An operation as a group of its own, its result stored."""
+    unknown = tuple(u._replace(writer=None, others=(), exposed=True) for u in run.uses[k])
+    one = Run((), (run.ops[k],), (unknown,), ((run.ops[k].dst.root, 0, 1 << 62),))
+    group = form_groups(one)[0]
+    steps = tuple(s._replace(ops=tuple(p._replace(at=k) for p in s.ops)) for s in group.steps)
+    return Group(group.rows, steps, frozenset((k,)))
+
+
+def _scalar_type(v: Var) -> str:
+    if not isinstance(v.type, ScalarType):
+        raise InternalError(f"{v!r} is no scalar")
+    return C_TYPES[v.type.dtype]
+
+
+def _message(what: str, axis: int) -> tuple[str, str]:
+    if what == "window":
+        return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}"
+    if what == "extent":
+        return "bounds", f"the valid extent {{0}} of axis {axis} is not within 0..{{1}}"
+    if what == "step":
+        return "value", "a loop step of 0"
+    return "empty", f"{what} of an empty region has no value"

@@ -1,0 +1,387 @@
+"""Who reads what whom wrote: definitions and uses inside a run, copies forwarded, dead operations dropped.
+
+In: regions of items.  Out: regions whose straight-line stretches are `Run`s: scalar work first, then operations with
+their def-use facts.  A read is tied to a writer only if that writer wrote every byte of it, element for element, and
+nothing overlapping was written in between; everything else counts as a read of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pypto.codegen.native.access import (
+    Check,
+    Compute,
+    Copies,
+    ElementWrite,
+    ForItem,
+    IfItem,
+    Item,
+    LaneOp,
+    Operand,
+    Outside,
+    ReduceOp,
+    Region,
+    Root,
+    ScalarDef,
+    View,
+    WhileItem,
+    disjoint,
+    same_mapping,
+)
+from pypto.ir import arith
+from pypto.ir.expr import Expr, const_index
+from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR
+from pypto.ir.shaped import const_dim
+
+__all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "optimize", "plain", "reads", "uses_of"]
+
+_ONE = const_index(1)
+COMPUTE = (LaneOp, ReduceOp, Outside, Copies)
+
+
+class Use(NamedTuple):
+    """Where one read of an operation comes from: `writer` alone, or any of `others` and, if exposed, before the run."""
+
+    writer: int | None
+    others: tuple[int, ...]
+    exposed: bool
+
+
+class Run(NamedTuple):
+    """A straight-line stretch: `prelude` (scalars, checks) runs before all of `ops`."""
+
+    prelude: tuple[Item, ...]
+    ops: tuple[Compute, ...]
+    uses: tuple[tuple[Use, ...], ...] = ()  # per operation, per view read, in the order of `reads`
+    live_out: tuple[tuple[Root, int, int], ...] = ()  # on-chip bytes that later code may read
+
+
+# -- reads of an operation -----------------------------------------------------------------------------------------
+
+
+class Read(NamedTuple):
+    """One view an operation reads, over which rectangle and under which pattern; `operand` is its position."""
+
+    view: View
+    rows: Expr
+    cols: Expr
+    pattern: str
+    operand: int
+
+
+def reads(op: Compute) -> list[Read]:
+    if isinstance(op, LaneOp):
+        out = []
+        for i, o in enumerate(op.operands):
+            if o.view is not None:
+                rows, cols = _pattern_rect(o.pattern, op.rows, op.cols)
+                out.append(Read(o.view, rows, cols, o.pattern, i))
+        return out
+    if isinstance(op, ReduceOp):
+        return [Read(op.src, op.rows, op.cols, FULL, 0)]
+    if isinstance(op, Copies):
+        return [Read(op.src, const_index(0), const_index(0), "", 0)]
+    return []
+
+
+def _pattern_rect(pattern: str, rows: Expr, cols: Expr) -> tuple[Expr, Expr]:
+    if pattern == ROW:
+        return rows, _ONE
+    if pattern == COL:
+        return _ONE, cols
+    return rows, cols
+
+
+def written_rect(op: Compute) -> tuple[Expr, Expr] | None:
+    """The rectangle of `dst` an operation writes element by element; None where it is not one."""
+    if isinstance(op, LaneOp):
+        return None if op.mask else (op.rows, op.cols)
+    if isinstance(op, ReduceOp):
+        return (op.rows, _ONE) if op.spec.axis == 1 else (_ONE, op.cols)
+    return None
+
+
+def covers(outer: tuple[Expr, Expr], inner: tuple[Expr, Expr]) -> bool:
+    for a, b in zip(outer, inner, strict=True):
+        x, y = const_dim(a), const_dim(b)
+        if not (arith.same(a, b) or (x is not None and y is not None and y <= x)):
+            return False
+    return True
+
+
+# -- definitions and uses ------------------------------------------------------------------------------------------
+
+
+def uses_of(ops: Sequence[Compute]) -> tuple[tuple[Use, ...], ...]:
+    """For every operation, where each of its on-chip reads comes from."""
+    out = []
+    for k, op in enumerate(ops):
+        out.append(tuple(_find(ops, k, r) for r in reads(op)))
+    return tuple(out)
+
+
+def _find(ops: Sequence[Compute], k: int, r: Read) -> Use:
+    if not r.view.root.on_chip:
+        return Use(None, (), True)
+    others: list[int] = []
+    for w in range(k - 1, -1, -1):
+        dst = ops[w].dst
+        if disjoint(dst, r.view):
+            continue
+        if not others and _same_elements(ops[w], r):
+            return Use(w, (), False)
+        others.append(w)
+        if _overwrites(ops[w], r.view):
+            return Use(None, tuple(others), False)
+    return Use(None, tuple(others), True)
+
+
+def _same_elements(w: Compute, r: Read) -> bool:
+    """Whether `w` wrote every element of the read, at the same place."""
+    if isinstance(w, LaneOp) and w.mask:
+        return r.pattern == MASK and same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols))
+    rect = written_rect(w)
+    return rect is not None and r.pattern != MASK and same_mapping(w.dst, r.view) and covers(rect, (r.rows, r.cols))
+
+
+def _overwrites(w: Compute, v: View) -> bool:
+    """Whether `w` writes every byte that `v` can touch: a dense, full, constant rectangle around it."""
+    rect = written_rect(w)
+    if rect is None:
+        return False
+    rows, cols = const_dim(rect[0]), const_dim(rect[1])
+    d = w.dst
+    full = rows is not None and cols is not None and rows * cols * d.dtype.get_byte() == d.high - d.low
+    return full and arith.is_const(d.offset, 0) and d.low <= v.low and v.high <= d.high
+
+
+# -- forwarding copies and fills -----------------------------------------------------------------------------------
+
+
+def forward(ops: Sequence[Compute]) -> list[Compute]:
+    """Reads of a copied or filled tile go to the copy's source, where that still holds the same values."""
+    out: list[Compute] = list(ops)
+    for k, op in enumerate(out):
+        if isinstance(op, LaneOp):
+            operands = tuple(_forwarded(out, k, op, i) for i in range(len(op.operands)))
+            if any(a is not b for a, b in zip(operands, op.operands, strict=True)):
+                out[k] = op._replace(operands=operands)
+        elif isinstance(op, ReduceOp):
+            source = _source(out, k, Read(op.src, op.rows, op.cols, FULL, 0))
+            if source is not None and source.view is not None:
+                out[k] = op._replace(src=source.view)
+    return out
+
+
+def _forwarded(ops: Sequence[Compute], k: int, op: LaneOp, i: int) -> Operand:
+    o = op.operands[i]
+    if o.view is None or o.pattern == MASK:
+        return o
+    rows, cols = _pattern_rect(o.pattern, op.rows, op.cols)
+    source = _source(ops, k, Read(o.view, rows, cols, o.pattern, i))
+    if source is None:
+        return o
+    return source if source.view is None else o._replace(view=source.view)
+
+
+def _source(ops: Sequence[Compute], k: int, r: Read) -> Operand | None:
+    """The operand that the copy behind a read reads, if reading it at `k` gives the same."""
+    use = _find(ops, k, r)
+    if use.writer is None:
+        return None
+    w = ops[use.writer]
+    if not isinstance(w, LaneOp) or w.program.instrs or len(w.operands) != 1 or w.mask:
+        return None
+    o = w.operands[0]
+    if o.pattern == SCALAR:
+        return o
+    if o.pattern != FULL or o.view is None:
+        return None
+    changed = any(not disjoint(ops[i].dst, o.view) for i in range(use.writer, k))
+    return None if changed else o
+
+
+# -- regions into runs ---------------------------------------------------------------------------------------------
+
+
+def to_runs(region: Region, frozen: frozenset[Root]) -> list[Run | Item]:
+    """Straight-line stretches gathered; scalar work moves ahead of operations that cannot affect it.
+
+    `frozen` are the tensors that the function never writes: elements of them can be read at any time.
+    """
+    out: list[Run | Item] = []
+    prelude: list[Item] = []
+    ops: list[Compute] = []
+
+    def flush() -> None:
+        if prelude or ops:
+            out.append(Run(tuple(prelude), tuple(ops)))
+            prelude.clear()
+            ops.clear()
+
+    for item in region.items:
+        if isinstance(item, COMPUTE):
+            ops.append(item)
+        elif isinstance(item, Check) or (
+            isinstance(item, ScalarDef) and (item.element is None or not ops or item.element.root in frozen)
+        ):
+            prelude.append(item)
+        else:
+            flush()
+            out.append(item)
+    flush()
+    return out
+
+
+# -- liveness ------------------------------------------------------------------------------------------------------
+
+Ranges = frozenset[tuple[Root, int, int]]
+_NOTHING: Ranges = frozenset()
+
+
+class Nested(NamedTuple):
+    """A structured item with its bodies as blocks (both arms of an if, the body of a loop)."""
+
+    item: IfItem | ForItem | WhileItem
+    blocks: tuple[Block, ...]
+
+
+Part = Run | Nested | ScalarDef | ElementWrite | Check
+
+
+class Block:
+    """A region during optimization."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+
+
+def _block(region: Region, frozen: frozenset[Root]) -> Block:
+    parts: list[Part] = []
+    for p in to_runs(region, frozen):
+        if isinstance(p, Run):
+            parts.append(p._replace(ops=tuple(forward(p.ops))))
+        elif isinstance(p, IfItem):
+            parts.append(Nested(p, (_block(p.then, frozen), _block(p.otherwise, frozen))))
+        elif isinstance(p, (ForItem, WhileItem)):
+            parts.append(Nested(p, (_block(p.body, frozen),)))
+        elif not isinstance(p, COMPUTE):
+            parts.append(p)
+    return Block(parts)
+
+
+def _live_in(block: Block, live: Ranges) -> Ranges:
+    """Bytes that the block may read before writing them, given what is read after it; dead operations are dropped."""
+    for i in range(len(block.parts) - 1, -1, -1):
+        p = block.parts[i]
+        if isinstance(p, Run):
+            block.parts[i], live = _live_run(p, live)
+        elif isinstance(p, Nested):
+            live = _live_nested(p, live)
+        elif isinstance(p, ScalarDef) and p.element is not None and p.element.root.on_chip:
+            live = live | {_range(p.element)}
+    return live
+
+
+def _live_nested(p: Nested, live: Ranges) -> Ranges:
+    if isinstance(p.item, IfItem):
+        return _live_in(p.blocks[0], live) | _live_in(p.blocks[1], live)
+    body = p.blocks[0]
+    # What the body reads first it may read from its previous trip: nothing is dropped before that is known.
+    around = live
+    while True:
+        needed = around | _live_in(_copy(body), around)
+        if needed == around:
+            break
+        around = needed
+    _live_in(body, around)
+    return around
+
+
+def _copy(block: Block) -> Block:
+    return Block([Nested(p.item, tuple(_copy(b) for b in p.blocks)) if isinstance(p, Nested) else p for p in block.parts])
+
+
+def _range(v: View) -> tuple[Root, int, int]:
+    return v.root, v.low, v.high
+
+
+def _overlap(live: Iterable[tuple[Root, int, int]], v: View) -> bool:
+    return any(r is v.root and v.low < high and low < v.high for r, low, high in live)
+
+
+def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
+    ops, uses = run.ops, uses_of(run.ops)
+    needed = [not op.dst.root.on_chip for op in ops]
+    after: Ranges = live
+    for k in range(len(ops) - 1, -1, -1):
+        if not needed[k] and _overlap(after, ops[k].dst):
+            needed[k] = True
+        if _kills(ops[k]):
+            d = ops[k].dst
+            after = frozenset(x for x in after if not (x[0] is d.root and d.low <= x[1] and x[2] <= d.high))
+        if needed[k]:
+            for u in uses[k]:
+                for w in (u.writer, *u.others):
+                    if w is not None:
+                        needed[w] = True
+    kept = tuple(op for op, n in zip(ops, needed, strict=True) if n)
+    uses = uses_of(kept) if len(kept) < len(ops) else uses
+    exposed = {
+        _range(r.view)
+        for op, us in zip(kept, uses, strict=True)
+        for r, u in zip(reads(op), us, strict=True)
+        if u.exposed and r.view.root.on_chip
+    }
+    through = after | exposed
+    for item in run.prelude:
+        if isinstance(item, ScalarDef) and item.element is not None and item.element.root.on_chip:
+            through = through | {_range(item.element)}
+    return Run(run.prelude, kept, uses, tuple(live)), through
+
+
+def _kills(op: Compute) -> bool:
+    return op.dst.root.on_chip and _overwrites(op, op.dst)
+
+
+# -- the whole -----------------------------------------------------------------------------------------------------
+
+
+def written_roots(region: Region) -> set[Root]:
+    """Tensors and memories that the region writes."""
+    found: set[Root] = set()
+    for item in region.items:
+        if isinstance(item, (*COMPUTE, ElementWrite)):
+            found.add(item.dst.root)
+        elif isinstance(item, IfItem):
+            found |= written_roots(item.then) | written_roots(item.otherwise)
+        elif isinstance(item, (ForItem, WhileItem)):
+            found |= written_roots(item.body)
+    return found
+
+
+def optimize(region: Region, roots: Iterable[Root]) -> Block:
+    """Runs with their facts: copies forwarded, operations nobody reads gone."""
+    written = written_roots(region)
+    block = _block(region, frozenset(r for r in roots if r not in written))
+    _live_in(block, _NOTHING)
+    return block
+
+
+def plain(region: Region, roots: Iterable[Root]) -> Block:
+    """Runs without any optimization: every operation stands alone and touches memory as it is written."""
+    parts: list[Part] = []
+    for item in region.items:
+        if isinstance(item, COMPUTE):
+            parts.append(Run((), (item,), uses_of((item,)), ((item.dst.root, 0, 1 << 62),)))
+        elif isinstance(item, IfItem):
+            parts.append(Nested(item, (plain(item.then, roots), plain(item.otherwise, roots))))
+        elif isinstance(item, (ForItem, WhileItem)):
+            parts.append(Nested(item, (plain(item.body, roots),)))
+        else:
+            parts.append(item)
+    return Block(parts)

@@ -1,0 +1,231 @@
+"""Buffer-stage functions to the access form.
+
+In: a function of handles and destination writes.  Out: the same items the tile stage gives.  The current valid extents
+of a handle that owns its storage are those of its last `set_validshape`; a window's are those it was cut with.
+"""
+
+from __future__ import annotations
+
+from pypto.codegen.native import windows
+from pypto.codegen.native.access import ONE, ZERO, ElementWrite, LaneOp, Operand, ScalarDef, View
+from pypto.codegen.native.from_tile import copy_program
+from pypto.codegen.native.structure import Base
+from pypto.enums import TileLayout
+from pypto.errors import InternalError, NotSupportedError
+from pypto.ir import arith, ops
+from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var, const_index
+from pypto.ir.opdef import FULL, SCALAR, Lanewise, OpDef
+from pypto.ir.program import Function
+from pypto.ir.shaped import BufferType, TensorType, TileType
+from pypto.ir.types import ScalarType
+from pypto.span import Span
+
+__all__ = ["build"]
+
+
+class BufferBuilder(Base):
+    """Handles by their allocations."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self.views: dict[Var, View] = {}
+        self.valid: dict[Var, tuple[Expr, Expr]] = {}
+
+    def view(self, e: Expr) -> View:
+        known = self.views.get(e) if isinstance(e, Var) else None
+        if known is None:
+            raise InternalError(f"{self.function.name}: {e!r} is no storage handle")
+        return known
+
+    def rect(self, e: Expr) -> tuple[Expr, Expr]:
+        assert isinstance(e, Var)
+        return self.valid[e]
+
+    def call(self, var: Var | None, call: Call, span: Span) -> None:
+        op = ops.of(call)
+        if op is None:
+            raise InternalError(f"{self.function.name}: a device function calls '{call.op.name}'")
+        if isinstance(op.semantics, Lanewise):
+            self.lanewise(op, op.semantics, call, span)
+            return
+        handler = getattr(self, "on_" + op.name.replace(".", "_"), None)
+        if handler is None:
+            raise InternalError(f"{self.function.name}: no native form of {op.name}")
+        handler(var, call, span)
+
+    def lanewise(self, op: OpDef, s: Lanewise, call: Call, span: Span) -> None:
+        operands = []
+        for e, pattern in zip(call.args, s.patterns, strict=False):
+            t = e.type
+            assert isinstance(t, (BufferType, ScalarType))
+            if pattern == SCALAR:
+                operands.append(Operand(SCALAR, None, e, t.dtype))
+            else:
+                operands.append(Operand(pattern, self.view(e), None, t.dtype))
+        dst = call.args[-1]
+        assert isinstance(dst.type, BufferType)
+        program = s.build(tuple(o.dtype for o in operands), dst.type.dtype, call.kwargs)
+        rows, cols = self.rect(dst)
+        self.items.append(LaneOp(program, tuple(operands), self.view(dst), rows, cols, False, op.concept, span))
+
+    # -- storage --
+
+    def on_buffer_alloc(self, var: Var | None, call: Call, span: Span) -> None:
+        assert var is not None
+        t = var.type
+        assert isinstance(t, BufferType)
+        rows, cols = _shape(t)
+        size = rows * cols * t.dtype.get_byte()
+        used = self.used.get(t.memory_space, 0)
+        if len(call.args) > 1:
+            address = call.args[1]
+            if not isinstance(address, ConstInt):
+                raise NotSupportedError("an allocation at a run-time address is not executed natively", span)
+            at = address.value
+        else:  # an identity without an address: its own private range
+            at = (used + 63) // 64 * 64
+        self.used[t.memory_space] = max(used, at + size)
+        self.views[var] = self.described(t, at)
+        given = iter(_elements(call.args[0]))
+        valid = tuple(const_index(v) if v >= 0 else next(given) for v in t.valid_shape)
+        self.valid[var] = (ONE, valid[0]) if len(valid) == 1 else (valid[0], valid[1])
+
+    def described(self, t: BufferType, address: int) -> View:
+        if not t.layout.is_flat:
+            raise NotSupportedError("fractal layouts are not executed natively yet")
+        rows, cols = _shape(t)
+        row, col = (cols, 1) if t.blayout is TileLayout.row_major else (1, rows)
+        high = address + rows * cols * t.dtype.get_byte()
+        return View(self.space(t.memory_space), t.dtype, address, ZERO, const_index(row), const_index(col), address, high)
+
+    def on_buffer_set_validshape(self, var: Var | None, call: Call, span: Span) -> None:
+        handle = call.args[0]
+        assert isinstance(handle, Var)
+        t = handle.type
+        assert isinstance(t, BufferType)
+        extents = _pair(_elements(call.args[1]))
+        self.check(windows.extent_check(extents, tuple(const_index(n) for n in _shape(t)), span))
+        self.valid[handle] = extents
+
+    def on_buffer_subview(self, var: Var | None, call: Call, span: Span) -> None:
+        assert var is not None
+        source, t = call.args[0], var.type
+        assert isinstance(t, BufferType)
+        assert isinstance(source.type, BufferType)
+        r, c = _pair(_elements(call.args[1]))
+        shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (t, source.type))
+        self.check(windows.transfer_check((r, c), shape, limits, span))
+        self.views[var] = self.view(source).shifted(r, c)
+        given = _elements(call.args[2]) if len(call.args) > 2 else ()
+        valid = tuple(const_index(v) if v >= 0 or not given else given[i] for i, v in enumerate(t.valid_shape))
+        self.valid[var] = _pair(valid)
+
+    def on_buffer_reshape(self, var: Var | None, call: Call, span: Span) -> None:
+        assert var is not None
+        t = var.type
+        assert isinstance(t, BufferType)
+        source = self.view(call.args[0])
+        rows, cols = _shape(t)
+        row, col = (cols, 1) if t.blayout is TileLayout.row_major else (1, rows)
+        have, want = source.dtype.get_byte(), t.dtype.get_byte()
+        offset = source.offset
+        if have != want:
+            offset = arith.floordiv(arith.mul(offset, const_index(have)), const_index(want))
+        self.views[var] = View(
+            source.root, t.dtype, source.address, offset, const_index(row), const_index(col), source.low, source.high
+        )
+        self.valid[var] = _pair(tuple(const_index(v) for v in t.valid_shape))
+
+    # -- data --
+
+    def copy(self, dst: View, src: View, rect: tuple[Expr, Expr], name: str, span: Span) -> None:
+        operand = Operand(FULL, src, None, src.dtype)
+        self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, *rect, False, name, span))
+
+    def on_buffer_copy(self, var: Var | None, call: Call, span: Span) -> None:
+        self.copy(self.view(call.args[1]), self.view(call.args[0]), self.rect(call.args[1]), "copy", span)
+
+    def on_buffer_extract(self, var: Var | None, call: Call, span: Span) -> None:
+        source = call.args[0]
+        assert isinstance(source.type, BufferType)
+        assert isinstance(call.args[3].type, BufferType)
+        at = (call.args[1], call.args[2])
+        shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (call.args[3].type, source.type))
+        self.check(windows.transfer_check(at, shape, limits, span))
+        self.copy(self.view(call.args[3]), self.view(source).shifted(*at), self.rect(call.args[3]), "extract", span)
+
+    def on_buffer_load(self, var: Var | None, call: Call, span: Span) -> None:
+        self.transfer(call.args[0], call.args[1], call.args[2], call.args[3], False, span)
+
+    def on_buffer_store(self, var: Var | None, call: Call, span: Span) -> None:
+        self.transfer(call.args[3], call.args[1], call.args[2], call.args[0], True, span)
+
+    def transfer(self, gm: Expr, offsets: Expr, valids: Expr, buffer: Expr, store: bool, span: Span) -> None:
+        root, t = self.tensor(gm)
+        at, extents = _elements(offsets), _elements(valids)
+        self.check(windows.transfer_check(at, extents, t.shape, span))
+        window = windows.window_view(root, t, at, extents)
+        assert window is not None
+        view = self.view(buffer)
+        dst, src = (window, view) if store else (view, window)
+        self.copy(dst, src, _pair(extents), "store" if store else "load", span)
+
+    # -- scalars --
+
+    def on_tensor_read(self, var: Var | None, call: Call, span: Span) -> None:
+        if var is not None:
+            self.items.append(ScalarDef(var, None, self.element(call, span), span))
+
+    def on_tensor_write(self, var: Var | None, call: Call, span: Span) -> None:
+        self.items.append(ElementWrite(self.element(call, span), call.args[2], span))
+        if var is not None:
+            self.tensors[var] = self.tensor(call.args[0])[0]
+
+    def element(self, call: Call, span: Span) -> View:
+        root, t = self.tensor(call.args[0])
+        indices = _elements(call.args[1])
+        ones = (ONE,) * len(indices)
+        self.check(windows.transfer_check(indices, ones, t.shape, span))
+        view = windows.window_view(root, t, indices, ones)
+        assert view is not None
+        return view
+
+    def on_tensor_dim(self, var: Var | None, call: Call, span: Span) -> None:
+        t, axis = call.args[0].type, call.args[1]
+        assert isinstance(t, (TensorType, TileType))
+        assert isinstance(axis, ConstInt)
+        if var is not None:
+            self.items.append(ScalarDef(var, t.shape[axis.value], None, span))
+
+    def on_buffer_get_block_idx(self, var: Var | None, call: Call, span: Span) -> None:
+        if var is not None:
+            self.items.append(ScalarDef(var, ZERO, None, span))
+
+    on_buffer_get_subblock_idx = on_buffer_get_block_idx
+
+    def on_buffer_get_block_num(self, var: Var | None, call: Call, span: Span) -> None:
+        if var is not None:
+            self.items.append(ScalarDef(var, ONE, None, span))
+
+
+def _shape(t: BufferType) -> tuple[int, int]:
+    n = t.physical_shape
+    if len(n) > 2:
+        raise InternalError(f"a buffer of rank {len(n)}")
+    return (1, n[0]) if len(n) == 1 else (n[0], n[1])
+
+
+def _elements(e: Expr) -> tuple[Expr, ...]:
+    assert isinstance(e, MakeTuple)
+    return e.elements
+
+
+def _pair(values: tuple[Expr, ...]) -> tuple[Expr, Expr]:
+    return (ONE, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def build(function: Function) -> BufferBuilder:
+    """The access form of a Buffer-stage function."""
+    b = BufferBuilder(function)
+    b.body, _ = b.region(function.body)
+    return b

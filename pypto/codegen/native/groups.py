@@ -1,0 +1,293 @@
+"""Which operations of a run become one loop, and what of them touches memory.
+
+In: a run with its def-use facts.  Out: groups.  A group is a loop over rows whose body is a list of steps: a *phase* is
+an inner loop over columns, a *row step* computes one value per row (a row reduction's end, or arithmetic on column
+vectors).  A value stays in a register if every reader is in reach of it: the same phase, or, for a value per row, any
+later step.  Such a value is *virtual*: its bytes are never written.
+Fusing reorders work across rows, so it is legal only if no two actual accesses of different rows meet: any two that
+may overlap must be the same bytes for the same row, in the order the program had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pypto.codegen.native.access import ONE, Compute, Copies, LaneOp, Outside, ReduceOp, View, disjoint, same_mapping
+from pypto.codegen.native.flow import Read, Run, Use, reads
+from pypto.ir import arith
+from pypto.ir.expr import Expr
+from pypto.ir.opdef import COL, FULL, MASK, ROW
+
+__all__ = ["ELEMENT", "OTHER", "REDUCE_COL", "REDUCE_ROW", "ROW_VALUE", "Group", "Step", "form_groups"]
+
+ELEMENT = "element"  # one value per (row, column)
+ROW_VALUE = "row"  # one value per row
+REDUCE_ROW = "reduce_row"  # a phase's values of a row to one value per row
+REDUCE_COL = "reduce_col"  # a phase's values added into a row of results
+OTHER = "other"  # stands alone
+
+_LARGEST = 96  # operations in one group: beyond this, registers spill and the C compiler slows down
+
+
+class Placed(NamedTuple):
+    """An operation inside a group: what it is there, and whether its columns run along the group's rows."""
+
+    at: int
+    kind: str
+    turned: bool
+
+
+class Step(NamedTuple):
+    """A phase (`cols` given) or a row step (`cols` None)."""
+
+    cols: Expr | None
+    ops: tuple[Placed, ...]
+
+
+class Group(NamedTuple):
+    """Operations `first..last` of a run as one loop nest; `stored` are those whose results reach memory."""
+
+    rows: Expr
+    steps: tuple[Step, ...]
+    stored: frozenset[int]
+
+    @property
+    def indices(self) -> list[int]:
+        return sorted(p.at for s in self.steps for p in s.ops)
+
+
+def form_groups(run: Run) -> list[Group]:
+    """Greedy: each group is the longest legal stretch from where the previous one ended."""
+    groups: list[Group] = []
+    at = 0
+    readers = _readers(run)
+    while at < len(run.ops):
+        end = _longest(run, at)
+        group = _legal(run, at, end, readers)
+        while group is None:
+            end -= 1
+            group = _legal(run, at, end, readers)
+        groups.append(group)
+        at = end
+    return groups
+
+
+def _readers(run: Run) -> list[list[int]]:
+    """For each operation, who reads (any byte of) its result."""
+    out: list[list[int]] = [[] for _ in run.ops]
+    for k, uses in enumerate(run.uses):
+        for u in uses:
+            for w in (u.writer, *u.others):
+                if w is not None:
+                    out[w].append(k)
+    return out
+
+
+# -- what an operation can be in a group -----------------------------------------------------------------------------
+
+
+def _options(op: Compute) -> list[tuple[Expr, str, bool]]:
+    """(rows of the group, kind, turned), the preferred one first."""
+    if isinstance(op, ReduceOp):
+        return [(op.rows, REDUCE_ROW if op.spec.axis == 1 else REDUCE_COL, False)]
+    if not isinstance(op, LaneOp):
+        return [(ONE, OTHER, False)]
+    if arith.is_const(op.cols, 1) and not arith.is_const(op.rows, 1):
+        return [(op.rows, ROW_VALUE, False)]
+    if arith.is_const(op.rows, 1) and not op.mask and all(o.pattern in (FULL, "scalar") for o in op.operands):
+        return [(op.rows, ELEMENT, False), (op.cols, ROW_VALUE, True)]
+    return [(op.rows, ELEMENT, False)]
+
+
+def _longest(run: Run, at: int) -> int:
+    """How far a group could reach by its rows alone."""
+    options = _options(run.ops[at])
+    if options[0][1] == OTHER:
+        return at + 1
+    candidates = [rows for rows, _, _ in options]
+    end = at + 1
+    while end < len(run.ops) and end - at < _LARGEST:
+        here = _options(run.ops[end])
+        if here[0][1] == OTHER:
+            break
+        common = [r for r in candidates if any(arith.same(r, h) for h, _, _ in here)]
+        if not common:
+            break
+        candidates = common
+        end += 1
+    return end
+
+
+def _choose(run: Run, at: int, end: int) -> tuple[Expr, list[Placed]] | None:
+    """The rows of the group and what each operation is in it."""
+    for rows, _, _ in _options(run.ops[at]):
+        placed = []
+        for k in range(at, end):
+            fit = next((o for o in _options(run.ops[k]) if arith.same(o[0], rows)), None)
+            if fit is None:
+                break
+            placed.append(Placed(k, fit[1], fit[2]))
+        else:
+            return rows, placed
+    return None
+
+
+# -- steps and legality --------------------------------------------------------------------------------------------
+
+
+def _legal(run: Run, at: int, end: int, readers: Sequence[Sequence[int]]) -> Group | None:
+    """The group of operations `at..end`, or None if fusing them would change what they compute."""
+    chosen = _choose(run, at, end)
+    if chosen is None:
+        return None
+    rows, placed = chosen
+    if len(placed) == 1 and placed[0].kind == OTHER:
+        return Group(rows, (Step(None, tuple(placed)),), frozenset((at,)))
+    steps = _steps(run, at, placed)
+    if steps is None:
+        return None
+    where = {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops}
+    stored = frozenset(k for k in range(at, end) if _is_stored(run, k, end, where, readers))
+    if end - at > 1:
+        if any(isinstance(op, LaneOp) and op.mask and k in stored for k, op in _numbered(run, at, end)):
+            return None  # packing bits is a loop of its own
+        if not _orderly(run, at, end, where, stored):
+            return None
+    return Group(rows, tuple(steps), stored)
+
+
+def _numbered(run: Run, at: int, end: int) -> list[tuple[int, Compute]]:
+    return [(k, run.ops[k]) for k in range(at, end)]
+
+
+def _steps(run: Run, at: int, placed: Sequence[Placed]) -> list[Step] | None:
+    """Each operation goes into the last phase where its operands are ready, or opens a new step."""
+    steps: list[tuple[Expr | None, list[Placed]]] = []
+    ready: dict[int, tuple[int, str]] = {}  # operation -> (step, kind)
+    for p in placed:
+        op = run.ops[p.at]
+        least = 0
+        for r, u in zip(reads(op), run.uses[p.at], strict=True):
+            for w in (u.writer, *u.others):
+                if w is None or w < at:
+                    continue
+                step, kind = ready[w]
+                if not _reachable(p, r, u, kind):
+                    return None
+                # A value per row exists when its step is over; an element only within its phase.
+                together = (kind == ELEMENT and p.kind != ROW_VALUE) or (kind == ROW_VALUE and p.kind == ROW_VALUE)
+                least = max(least, step if together else step + 1)
+        cols = None if p.kind == ROW_VALUE else _cols(op)
+        n = _place(steps, least, cols)
+        steps[n][1].append(p)
+        ready[p.at] = (n, p.kind)
+    return [Step(c, tuple(ops)) for c, ops in steps]
+
+
+def _cols(op: Compute) -> Expr:
+    assert isinstance(op, (LaneOp, ReduceOp))
+    return op.cols
+
+
+def _place(steps: list[tuple[Expr | None, list[Placed]]], least: int, cols: Expr | None) -> int:
+    last = len(steps) - 1
+    if cols is None:
+        if last >= least and steps[last][0] is None:
+            return last
+    elif last >= least and (have := steps[last][0]) is not None and arith.same(have, cols):
+        return last
+    steps.append((cols, []))
+    return len(steps) - 1
+
+
+def _reachable(p: Placed, r: Read, u: Use, kind: str) -> bool:
+    """Whether an operation may read, inside the group, what another of kind `kind` computes there."""
+    if u.writer is None:
+        return False  # part of several results: only whole results keep to rows
+    if kind == REDUCE_COL or r.pattern == COL:
+        return False  # complete only after the last row
+    if kind in (ROW_VALUE, REDUCE_ROW):
+        return (r.pattern == ROW and p.kind != ROW_VALUE) or (p.kind == ROW_VALUE and r.pattern in (FULL, ROW))
+    return p.kind != ROW_VALUE and r.pattern in (FULL, MASK)
+
+
+def _in_register(p: Placed, r: Read, step: int, writer_step: int, kind: str) -> bool:
+    """Whether that read is a register: the same phase, or a value per row."""
+    if kind in (ROW_VALUE, REDUCE_ROW):
+        return True
+    return step == writer_step
+
+
+def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]], readers: Sequence[Sequence[int]]) -> bool:
+    """Whether anything reads the result of `k` from memory."""
+    op = run.ops[k]
+    if not op.dst.root.on_chip or isinstance(op, (Outside, Copies)):
+        return True
+    step, placed = where[k]
+    for reader in readers[k]:
+        if reader not in where or reader >= end:
+            return True
+        reader_step, rp = where[reader]
+        for r, u in zip(reads(run.ops[reader]), run.uses[reader], strict=True):
+            if k in u.others or (u.writer == k and not _in_register(rp, r, reader_step, step, placed.kind)):
+                return True
+    return any(root is op.dst.root and op.dst.low < high and low < op.dst.high for root, low, high in run.live_out)
+
+
+class Access(NamedTuple):
+    """One actual access to memory: in which step, over what."""
+
+    step: int
+    view: View
+    per_row: bool  # element (row, 0) only
+    across: bool  # not confined to the row at hand
+    turned: bool
+    write: bool
+
+
+def _orderly(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], stored: frozenset[int]) -> bool:
+    """No two accesses, one of them a write, that may meet in different rows or out of order."""
+    seen: list[Access] = []
+    for k in range(at, end):
+        step, p = where[k]
+        op = run.ops[k]
+        new: list[Access] = []
+        for r, u in zip(reads(op), run.uses[k], strict=True):
+            if u.writer is not None and u.writer >= at:
+                ws, wp = where[u.writer]
+                if _in_register(p, r, step, ws, wp.kind):
+                    continue
+            per_row = p.kind == ROW_VALUE or r.pattern == ROW
+            new.append(Access(step, r.view, per_row, r.pattern == COL, p.turned, False))
+        if k in stored:
+            per_row = p.kind in (ROW_VALUE, REDUCE_ROW)
+            new.append(Access(step, op.dst, per_row, p.kind == REDUCE_COL, p.turned, True))
+        for a in new:
+            for b in seen:
+                if (a.write or b.write) and not _compatible(b, a):
+                    return False
+        seen += new
+    return True
+
+
+def _compatible(earlier: Access, later: Access) -> bool:
+    """Two accesses in program order: apart, or the same bytes in the same row and in the right order."""
+    if disjoint(earlier.view, later.view):
+        return True
+    if earlier.across or later.across or earlier.per_row is not later.per_row:
+        return False
+    a = earlier.view.transposed() if earlier.turned else earlier.view
+    b = later.view.transposed() if later.turned else later.view
+    if earlier.step > later.step:
+        return False
+    if not earlier.per_row:
+        return same_mapping(a, b)
+    # One element per row: only the row stride matters.
+    return (
+        a.root is b.root
+        and a.address == b.address
+        and a.dtype.get_byte() == b.dtype.get_byte()
+        and arith.same(a.offset, b.offset)
+        and arith.same(a.row, b.row)
+    )

@@ -1,0 +1,93 @@
+"""Windows of tensors as views, and the run-time conditions under which a transfer stays inside its tensor.
+
+In: a tensor type, offsets and extents.  Out: a two-stride view where the window's leading axes merge, explicit strides
+where they do not, and one `Check` item for what is not known before the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pypto.codegen.native.access import ONE, ZERO, Check, Root, View
+from pypto.ir import arith, scalar
+from pypto.ir.expr import Expr, const_index
+from pypto.ir.shaped import TensorType, const_dim
+from pypto.span import Span
+
+__all__ = ["extent_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
+
+
+def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
+    """Strides in elements: those of the view, else packed row-major."""
+    view = t.tensor_view
+    if view is not None and view.stride:
+        return view.stride
+    strides: list[Expr] = [ONE] * len(t.shape)
+    for i in range(len(t.shape) - 2, -1, -1):
+        strides[i] = arith.mul(strides[i + 1], t.shape[i + 1])
+    return tuple(strides)
+
+
+def window_view(root: Root, t: TensorType, offsets: Sequence[Expr], extents: Sequence[Expr]) -> View | None:
+    """The window as rows and columns, or None where its leading axes do not merge into one stride."""
+    strides = tensor_strides(t)
+    offset: Expr = ZERO
+    for o, s in zip(offsets, strides, strict=True):
+        offset = arith.add(offset, arith.mul(o, s))
+    row = _row_stride(t, strides, extents)
+    if row is None:
+        return None
+    window = tuple(zip(offsets, extents, strict=True))
+    return View(root, t.dtype, 0, offset, row, strides[-1] if strides else ONE, window=window)
+
+
+def _row_stride(t: TensorType, strides: Sequence[Expr], extents: Sequence[Expr]) -> Expr | None:
+    """The stride from one row of the window to the next, all axes but the last merged."""
+    leading = [i for i in range(len(extents) - 1) if not arith.is_const(extents[i], 1)]
+    if not leading:
+        return strides[-2] if len(strides) > 1 else ZERO
+    # Each axis must continue where the one after it ends.
+    for outer, inner in pairwise(leading):
+        if not arith.same(strides[outer], arith.mul(extents[inner], strides[inner])):
+            return None
+    return strides[leading[-1]]
+
+
+def window_strides(width: int, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Strides of a row-major tile of `width` columns that holds a window of these extents, axis by axis."""
+    strides: list[Expr] = [ONE] * len(extents)
+    for i in range(len(extents) - 2, -1, -1):
+        inner = const_index(width) if i == len(extents) - 2 else extents[i + 1]
+        strides[i] = arith.mul(strides[i + 1], inner) if i < len(extents) - 2 else inner
+    return tuple(strides)
+
+
+def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Sequence[Expr], span: Span) -> Check | None:
+    """What must hold for a window to lie inside its tensor or tile; None where it is known.
+
+    An empty window transfers nothing and may begin anywhere.
+    """
+    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    for axis, (o, e, n) in enumerate(zip(offsets, extents, limits, strict=True)):
+        a, b, c = const_dim(o), const_dim(e), const_dim(n)
+        if (a is not None and b is not None and c is not None and a >= 0 and a + b <= c) or b == 0:
+            continue
+        end = arith.add(o, e)
+        inside = scalar.le(end, n)
+        if a is None or a < 0:
+            inside = scalar.and_(scalar.ge(o, ZERO), inside)
+        if not (arith.same(end, n) and a is not None and a >= 0):
+            conditions.append((inside, axis, (o, e, n)))
+    if not conditions:
+        return None
+    return Check("window", tuple(conditions), tuple(e for e in extents if not const_dim(e)), span)
+
+
+def extent_check(extents: Sequence[Expr], shape: Sequence[Expr], span: Span) -> Check | None:
+    """Run-time valid extents must lie within the tile; None where they are known to."""
+    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    for axis, (e, n) in enumerate(zip(extents, shape, strict=True)):
+        if const_dim(e) is None and not arith.same(e, n):
+            conditions.append((scalar.and_(scalar.ge(e, ZERO), scalar.le(e, n)), axis, (e, n, ZERO)))
+    return Check("extent", tuple(conditions), (), span) if conditions else None

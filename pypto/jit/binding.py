@@ -1,0 +1,55 @@
+"""Arguments to parameters, exactly as Python binds them.
+
+In: a captured signature.  Out: values in parameter order, or the TypeError that Python itself would raise, with the
+kernel named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from pypto.errors import ArgumentTypeError
+from pypto.frontend.source import Source
+
+__all__ = ["Binder"]
+
+
+class Binder:
+    """Binds calls of one kernel."""
+
+    __slots__ = ("_stub", "name")
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self._stub = _stub(source)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound: tuple[Any, ...] = self._stub(*args, **kwargs)
+        except TypeError as e:
+            raise ArgumentTypeError(f"@pl.jit function '{self.name}': {e}", code="A101") from None
+        return bound
+
+
+def _stub(source: Source) -> Callable[..., Any]:
+    """A Python function with the kernel's signature that returns its arguments: Python does the binding and the words."""
+    a = source.node.args
+    names = source.parameters
+    parts = [p.arg for p in a.posonlyargs]
+    if a.posonlyargs:
+        parts.append("/")
+    parts += [p.arg for p in a.args]
+    if a.kwonlyargs:
+        parts.append("*")
+    parts += [p.arg for p in a.kwonlyargs]
+    space: dict[str, Any] = {}
+    # Only identifiers of a parsed signature are put into this text.
+    exec(f"def {source.name}({', '.join(parts)}):\n return ({''.join(n + ', ' for n in names)})", space)
+    stub = space[source.name]
+    assert isinstance(stub, FunctionType)
+    positional = [p.arg for p in (*a.posonlyargs, *a.args)]
+    stub.__defaults__ = tuple(source.defaults[n] for n in positional if n in source.defaults) or None
+    stub.__kwdefaults__ = {p.arg: source.defaults[p.arg] for p in a.kwonlyargs if p.arg in source.defaults} or None
+    return stub

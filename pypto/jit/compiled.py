@@ -1,0 +1,142 @@
+"""A compiled kernel: its plan, its code, and a look at how it came about."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from pypto.errors import ArgumentTypeError, NotSupportedError
+from pypto.frontend.source import Source
+from pypto.runtime.load import library
+from pypto.runtime.plan import KernelPlan, ScalarParam, Site, TensorParam
+from pypto.span import Span
+
+if TYPE_CHECKING:
+    from pypto.ir.program import Program
+    from pypto.runtime.entry import Entry
+    from pypto.runtime.record import Record
+
+__all__ = ["STAGES", "CompiledProgram"]
+
+STAGES = ("c", "tile_ir", "buffer_ir", "pto")
+
+
+class CompiledProgram:
+    """What `kernel.compile()` gives: call it with arrays, or inspect it.
+
+    Called with every parameter, it writes outputs in place; called without the `pl.Out` parameters, it makes them,
+    zero-filled, and returns them.
+    """
+
+    def __init__(self, artifact: Entry, record: Record, sources: tuple[Source, ...], platform: str) -> None:
+        self._artifact, self.record, self._sources, self.platform = artifact, record, sources, platform
+        self.plan = KernelPlan.from_bytes(artifact.read("plan.msgpack"))
+        self.library = library(artifact)
+        self.address = self.library.address("pypto_entry")
+
+    # -- what the launcher keeps --
+
+    def locate(self, site: Site) -> Span | None:
+        """Where, in the source as it was captured in this process, a failed statement stands."""
+        if not 0 <= site.source < len(self._sources):
+            return None
+        source = self._sources[site.source]
+        line = source.line_of(site.ordinal)
+        if line < 0:
+            return None
+        text = source.line(line)
+        column = len(text) - len(text.lstrip()) + 1
+        return Span(source.filename, line, column, line, len(text.rstrip()) + 1, site.source, site.ordinal)
+
+    # -- facts --
+
+    @property
+    def output_dir(self) -> Any:
+        from pathlib import Path
+
+        return Path(self._artifact.path)
+
+    @property
+    def param_names(self) -> list[str]:
+        return [p.name for p in self.plan.visible()]
+
+    @property
+    def output_indices(self) -> list[int]:
+        """Positions of the pure outputs."""
+        return [i for i, p in enumerate(self.plan.visible()) if isinstance(p, TensorParam) and p.direction == "out"]
+
+    @property
+    def has_return(self) -> bool:
+        return self.plan.returns is not None
+
+    @property
+    def program(self) -> Program:
+        """The final program, as the device would run it."""
+        return self._load("device.msgpack")
+
+    def _load(self, name: str) -> Program:
+        from pypto.ir.program import Program
+        from pypto.ir.serialization import deserialize
+
+        loaded = deserialize(self._artifact.read(name))
+        assert isinstance(loaded, Program)
+        return loaded
+
+    def inspect(self, stage: str) -> str:
+        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program)."""
+        if stage == "c":
+            return self._artifact.read("kernel.c").decode()
+        if stage == "pto":
+            raise NotSupportedError("no .pto text is made yet", hint='inspect("buffer_ir") shows the program it will stand for')
+        if stage not in STAGES:
+            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}")
+        from pypto.ir.printer import python_print
+
+        name = "tile.msgpack" if stage == "tile_ir" and "tile.msgpack" in self._artifact.files else "device.msgpack"
+        return python_print(self._load(name))
+
+    # -- calling --
+
+    def __call__(self, *args: Any, config: Any = None) -> Any:
+        from pypto.runtime.validate import bind_check
+
+        visible = self.plan.visible()
+        outputs = self.output_indices
+        if len(args) == len(visible):
+            return self._run(args)
+        if len(args) != len(visible) - len(outputs):
+            raise ArgumentTypeError(
+                f"CompiledProgram expects {len(visible)} (in-place) or {len(visible) - len(outputs)} (return) arguments,"
+                f" got {len(args)}. Parameters: {self.param_names}"
+            )
+        import numpy as np
+
+        given = iter(args)
+        full: list[Any] = []
+        for i, p in enumerate(visible):
+            if i not in outputs:
+                full.append(next(given))
+                continue
+            assert isinstance(p, TensorParam)
+            if any(d < 0 for d in p.dims):
+                raise ValueError(f"{self.plan.name}: output '{p.name}' has a dynamic extent and cannot be allocated; pass it")
+            full.append(np.zeros(p.dims, p.dtype.numpy()))
+        bind_check(self.plan, tuple(full))
+        self._run(tuple(full))
+        made = tuple(full[i] for i in outputs)
+        return made[0] if len(made) == 1 else made
+
+    def _run(self, args: tuple[Any, ...]) -> Any:
+        from pypto.jit.dispatch import entry_of
+
+        return entry_of(self).call(args)
+
+    def __fspath__(self) -> str:
+        return os.fspath(self._artifact.path)
+
+    def __str__(self) -> str:
+        return self.__fspath__()
+
+    def __repr__(self) -> str:
+        scalars = sum(isinstance(p, ScalarParam) for p in self.plan.params)
+        return f"<CompiledProgram {self.plan.name}: {len(self.plan.params)} parameters, {scalars} of them scalars>"

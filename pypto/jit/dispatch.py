@@ -1,0 +1,153 @@
+"""From a call to a kernel: the launcher of this process, the request of a call, the artifact that answers it.
+
+Order: the dispatcher's own table (in C); this process's kernels by record; the store; a build.  A request that wants to
+watch the compiler (a context with instruments) goes around all of them.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+from typing import TYPE_CHECKING, Any
+
+from pypto.config import NATIVE_OPT
+from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
+from pypto.jit.dependencies import Dependencies
+from pypto.jit.identity import code_identity, make_record
+from pypto.passes.context import CURRENT, TOKEN, PassOptions
+from pypto.runtime import stats
+from pypto.runtime.launch import Launcher, launcher
+from pypto.runtime.record import Record
+from pypto.runtime.store import Store, default_store
+from pypto.runtime.toolchain import Toolchain, find
+
+if TYPE_CHECKING:
+    from pypto.jit.compiled import CompiledProgram
+    from pypto.jit.driver import Request
+    from pypto.jit.function import JITFunction
+
+__all__ = ["entry_of", "obtain", "the_launcher", "with_static"]
+
+_STATIC = "static"
+_launcher: list[Launcher] = []
+_lock = _thread.allocate_lock()
+_entries: dict[int, tuple[CompiledProgram, Any]] = {}
+
+
+def the_launcher() -> Launcher:
+    """The launcher, loaded (and on a new machine built) once per process."""
+    if not _launcher:
+        with _lock:
+            if not _launcher:
+                _launcher.append(launcher(TOKEN))
+    return _launcher[0]
+
+
+def _forget_lock() -> None:
+    global _lock
+    _lock = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def entry_of(compiled: CompiledProgram, guards: tuple[Any, ...] = ()) -> Any:
+    """A launcher entry for a kernel, without guards: for calls that have chosen the kernel already."""
+    found = _entries.get(id(compiled))
+    if found is None:
+        made = the_launcher().Entry(compiled.plan, compiled.address, compiled)
+        found = _entries.setdefault(id(compiled), (compiled, made))
+    return found[1]
+
+
+def obtain(
+    kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions
+) -> tuple[CompiledProgram, bool]:
+    """The kernel for these arguments, and whether later calls may use it without asking."""
+    from pypto.jit.driver import Request
+
+    stats.count("requests")
+    store = default_store()
+    optimize = NATIVE_OPT.get() == "1"
+    toolchain = find(store)
+    code = code_identity(store)
+    context = CURRENT.get()
+    while True:
+        record = make_record(dependencies.parts, arguments, options, optimize, code, toolchain)
+        request = Request(kernel.source, kernel.options, arguments, options, optimize)
+        if context is not None and context.is_diagnostic:
+            stats.bypass("a PassContext with instruments watches the compilation")
+            try:
+                return _private(store, record, request, toolchain, dependencies), False
+            except StaticParameterNeeded as need:
+                arguments = with_static(arguments, need.name)
+                continue
+        static = kernel.static.get(record.encoded)
+        if static is None:
+            try:
+                return _shared(kernel, store, record, request, toolchain, dependencies), True
+            except StaticParameterNeeded as need:
+                static = need.name
+                kernel.static[record.encoded] = static
+        arguments = with_static(arguments, static)
+
+
+def with_static(arguments: dict[str, Argument], name: str) -> dict[str, Argument]:
+    """The parameter's value becomes a constant of the specialization."""
+    a = arguments[name]
+    assert isinstance(a, ScalarArg)
+    if a.value is None:
+        from pypto.errors import ArgumentTypeError
+
+        raise ArgumentTypeError(f"parameter '{name}' is needed as a constant and cannot be pl.RUNTIME", hint="pass its value")
+    return {**arguments, name: StaticArg(a.value)}
+
+
+def _compiled(store_entry: Any, record: Record, request: Request, dependencies: Dependencies) -> CompiledProgram:
+    from pypto.jit.compiled import CompiledProgram
+
+    return CompiledProgram(store_entry, record, dependencies.sources, request.options.platform)
+
+
+def _private(store: Store, record: Record, request: Request, toolchain: Toolchain, dependencies: Dependencies) -> CompiledProgram:
+    from pypto.jit import driver
+
+    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, d), driver.FILES)
+    return _compiled(entry, record, request, dependencies)
+
+
+def _shared(
+    kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain, dependencies: Dependencies
+) -> CompiledProgram:
+    known = kernel.kernels.get(record.encoded)
+    if known is not None:
+        stats.count("memory_hits")
+        return known
+    needs = ("plan.msgpack", "kernel.so")
+    entry = store.lookup(record.encoded)
+    if entry is not None and _STATIC in entry.files:
+        raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
+    if entry is None:
+        entry = _build(kernel, store, record, request, toolchain, needs)
+        if _STATIC in entry.files:
+            raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
+    entry.hold(needs)
+    with kernel.lock:
+        return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request, dependencies))
+
+
+def _build(
+    kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain, needs: tuple[str, ...]
+) -> Any:
+    """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
+
+    def build(directory: str) -> None:
+        from pypto.jit import driver
+
+        try:
+            driver.build(request, toolchain, directory)
+        except StaticParameterNeeded as need:
+            with open(os.path.join(directory, _STATIC), "w") as f:
+                f.write(need.name)
+
+    return store.build_once(record.encoded, build, label=f"kernel '{kernel.source.name}'")

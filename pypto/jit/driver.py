@@ -1,0 +1,110 @@
+"""Frontend, passes, code generation and toolchain in one line: the only file that joins them.
+
+In: a request.  Out: the files of its artifact.  Invariant: compiling is a pure function of the request; equal requests
+give equal bytes (of everything but the shared object, which the C compiler answers for).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pypto.codegen.native.unit import NativeUnit, generate
+from pypto.enums import MemoryPlanner
+from pypto.frontend.kernels import parse_kernel
+from pypto.frontend.source import Source
+from pypto.frontend.specialization import Argument, StaticArg
+from pypto.ir.program import Program
+from pypto.ir.serialization import serialize
+from pypto.passes.context import PassOptions
+from pypto.passes.manager import Lowered, lower
+from pypto.runtime import stats
+from pypto.runtime.build import compile_shared
+from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
+from pypto.runtime.toolchain import Toolchain
+
+__all__ = ["FILES", "Request", "build", "lower_request", "parse_request"]
+
+FILES = ("plan.msgpack", "kernel.so")  # what a warm call needs
+INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
+
+
+class Request(NamedTuple):
+    """One compilation: what is compiled, for which arguments, with which options."""
+
+    source: Source
+    decorator: Mapping[str, Any]
+    arguments: dict[str, Argument]
+    options: PassOptions
+    optimize: bool
+
+
+def parse_request(request: Request) -> Program:
+    """The program before any pass."""
+    return parse_kernel(request.source, request.arguments, dict(request.decorator)).program
+
+
+def lower_request(request: Request) -> Lowered:
+    """The program after all passes, in both lanes."""
+    stats.count("pipeline_runs")
+    return lower(parse_request(request), request.options)
+
+
+def build(request: Request, toolchain: Toolchain, directory: str) -> None:
+    """Write the artifact of a request into an empty directory."""
+    lowered = lower_request(request)
+    addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
+    unit = generate(lowered.host, request.source.name, addressed=addressed, optimize=request.optimize)
+    compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
+    _write(directory, "plan.msgpack", plan_of(request, unit).to_bytes())
+    _write(directory, "device.msgpack", serialize(lowered.device))
+    if lowered.tile is not lowered.device:
+        _write(directory, "tile.msgpack", serialize(lowered.tile))
+
+
+def _write(directory: str, name: str, data: bytes) -> None:
+    with open(os.path.join(directory, name), "wb") as f:
+        f.write(data)
+
+
+def plan_of(request: Request, unit: NativeUnit) -> KernelPlan:
+    """The unit's facts as the launcher wants them; a static parameter keeps its place and takes one value only."""
+    params: list[Param] = []
+    position: dict[int, int] = {}
+    compiled = list(unit.parameters)
+    for name, a in request.arguments.items():
+        if isinstance(a, StaticArg):
+            params.append(ScalarParam(name, _static_dtype(request, name, a), a.value))
+            continue
+        p = compiled.pop(0)
+        position[len(unit.parameters) - len(compiled) - 1] = len(params)
+        params.append(
+            ScalarParam(name, p.dtype)
+            if p.dims is None
+            else TensorParam(name, p.dtype, p.dims, _direction(p.direction), p.hidden)
+        )
+    for h in compiled:
+        position[len(unit.parameters) - len(compiled) + compiled.index(h)] = len(params)
+        assert h.dims is not None
+        params.append(TensorParam(h.name, h.dtype, h.dims, "out", True))
+    return KernelPlan(
+        request.source.name,
+        tuple(params),
+        unit.symbols,
+        tuple((position[i], position[j]) for i, j in unit.aliases),
+        None if unit.returns is None else tuple(position[i] for i in unit.returns),
+        unit.scratch_bytes,
+        unit.work,
+        tuple(Site(*s) for s in unit.sites),  # type: ignore[arg-type]
+    )
+
+
+def _direction(text: str) -> Any:
+    return text
+
+
+def _static_dtype(request: Request, name: str, a: StaticArg) -> Any:
+    from pypto.jit.parameters import parameters_of
+
+    return next(p.dtype for p in parameters_of(request.source, {}) if p.name == name)

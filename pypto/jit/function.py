@@ -1,0 +1,199 @@
+"""`JITFunction`: what `@pl.jit` makes of a function.
+
+A call goes to the dispatcher in C once there is one; whatever the dispatcher does not know comes to `_slow`, which binds,
+specializes, finds or compiles, teaches the dispatcher, and runs.
+"""
+
+from __future__ import annotations
+
+import _thread
+from typing import TYPE_CHECKING, Any
+
+from pypto.frontend.source import Source
+from pypto.jit.binding import Binder
+from pypto.jit.dependencies import Dependencies, collect
+from pypto.jit.parameters import Parameter, from_arguments, from_signature, parameters_of
+from pypto.passes.context import TOKEN, PassOptions, effective
+
+if TYPE_CHECKING:
+    from pypto.frontend.specialization import Argument
+    from pypto.ir.program import Program
+    from pypto.jit.compiled import CompiledProgram
+
+__all__ = ["JITFunction"]
+
+
+class JITFunction:
+    """A kernel entry.  Call it with arrays; `pl.Out` and `pl.InOut` arrays are written in place.
+
+    A call returns the arrays that the function's `return` names (one array, or a tuple of several).
+    """
+
+    __slots__ = (
+        "__doc__",
+        "__module__",
+        "__name__",
+        "__qualname__",
+        "__weakref__",
+        "__wrapped__",
+        "_binder",
+        "_dispatcher",
+        "_is_static",
+        "_last",
+        "_parameters",
+        "kernels",
+        "kind",
+        "lock",
+        "options",
+        "source",
+        "static",
+    )
+
+    kind: str
+
+    def __init__(self, source: Source, function: Any, options: dict[str, Any]) -> None:
+        self.kind, self.source, self.options = "entry", source, dict(options)
+        plain = source.function
+        self.__wrapped__ = plain
+        self.__name__, self.__qualname__ = source.name, source.qualname
+        self.__doc__ = plain.__doc__ if plain is not None else None
+        self.__module__ = plain.__module__ if plain is not None else ""
+        self.kernels: dict[bytes, CompiledProgram] = {}
+        self.static: dict[bytes, str] = {}
+        self.lock = _thread.allocate_lock()
+        self._dispatcher: Any = None
+        self._binder: Binder | None = None
+        self._parameters: tuple[Parameter, ...] | None = None
+        self._last: CompiledProgram | None = None
+        self._is_static = isinstance(function, staticmethod)
+
+    # -- calling ---------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Replaced by the launcher's own entry point when the first kernel of the process is called."""
+        return self._call_slow(*args, **kwargs)
+
+    def _call_slow(self, *args: Any, **kwargs: Any) -> Any:
+        return self._slow(args, kwargs)
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        config = kwargs.pop("config", None) if "config" in kwargs and "config" not in self.source.parameters else None
+        values = self.binder(args, kwargs)
+        compiled = self._obtain(from_arguments(self.source.name, self.parameters(), values), config)
+        from pypto.jit.dispatch import entry_of
+
+        return entry_of(compiled).call(values)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A kernel is no method: found on an instance, it would take `self` for its first tensor."""
+        if instance is None or self._is_static:
+            return self
+        raise TypeError(f"@pl.jit function '{self.__name__}' takes no self: put @staticmethod above @pl.jit")
+
+    @property
+    def binder(self) -> Binder:
+        if self._binder is None:
+            self._binder = Binder(self.source)
+        return self._binder
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        if self._parameters is None:
+            from pypto.frontend.dynamic import dynamic_dims
+
+            self._parameters = parameters_of(self.source, dynamic_dims(self.source))
+        return self._parameters
+
+    def _dependencies(self) -> Dependencies:
+        from pypto.jit.dispatch import the_launcher
+
+        return collect(self.source, self.options, the_launcher().missing)
+
+    def _obtain(self, arguments: dict[str, Argument], config: Any) -> CompiledProgram:
+        """The compiled kernel for these arguments; the dispatcher learns it."""
+        from pypto.jit.dispatch import obtain, the_launcher
+
+        launcher = the_launcher()
+        dependencies = self._dependencies()
+        options = _options(config)
+        compiled, reusable = obtain(self, dependencies, arguments, options)
+        self._last = compiled
+        if reusable and config is None:
+            self._teach(launcher, compiled, dependencies)
+        return compiled
+
+    def _teach(self, launcher: Any, compiled: CompiledProgram, dependencies: Dependencies) -> None:
+        with self.lock:
+            if self._dispatcher is None:
+                a = self.source.node.args
+                names = self.source.parameters
+                defaults = tuple(self.source.defaults.get(n, launcher.missing) for n in names)
+                made = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
+                launcher.install(JITFunction, "_dispatcher")
+                self._dispatcher = made
+            entry = launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get())
+            self._dispatcher.add(entry)
+
+    # -- compiling without calling ---------------------------------------------------------------------------------
+
+    def compile(self, *args: Any, config: Any = None, **kwargs: Any) -> CompiledProgram:
+        """The compiled kernel, without running it; equal requests give the identical object.
+
+        Without arrays, every tensor parameter must be fully annotated and every scalar given (or `pl.RUNTIME`).
+        """
+        return self._obtain(self._arguments(args, kwargs), config)
+
+    def lower(self, *args: Any, config: Any = None, **kwargs: Any) -> Program:
+        """The program after the whole pass pipeline, as the device would run it; never cached."""
+        from pypto.jit import driver
+        from pypto.jit.specializing import with_statics
+
+        request = self._request(self._arguments(args, kwargs), config)
+        return with_statics(request, driver.lower_request).device
+
+    def specialize(self, *args: Any, config: Any = None, **kwargs: Any) -> Program:
+        """The program before any pass."""
+        from pypto.jit import driver
+        from pypto.jit.specializing import with_statics
+
+        return with_statics(self._request(self._arguments(args, kwargs), config), driver.parse_request)
+
+    def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
+        """A stage as text ("c", "tile_ir", "buffer_ir"), for these arguments or for what was compiled last."""
+        if args or kwargs:
+            return self.compile(*args, config=config, **kwargs).inspect(stage)
+        if self._last is None:
+            raise ValueError(f"'{self.__name__}' has not been compiled: call it first, or pass sample arguments to inspect()")
+        return self._last.inspect(stage)
+
+    def explain(self, *args: Any, config: Any = None, **kwargs: Any) -> str:
+        """Why a call with these arguments would hit or miss: the parts that differ from the nearest stored artifact."""
+        from pypto.jit.specializing import explain
+
+        return explain(self, self._arguments(args, kwargs), _options(config), self._dependencies())
+
+    def _request(self, arguments: dict[str, Argument], config: Any) -> Any:
+        from pypto.config import NATIVE_OPT
+        from pypto.jit.driver import Request
+
+        return Request(self.source, self.options, arguments, _options(config), NATIVE_OPT.get() == "1")
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Argument]:
+        tensors = {p.name for p in self.parameters() if p.kind == "tensor"}
+        if not args and not tensors & kwargs.keys() and tensors:
+            return from_signature(self.source.name, self.parameters(), kwargs, self.source.defaults)
+        return from_arguments(self.source.name, self.parameters(), self.binder(args, kwargs))
+
+    def __repr__(self) -> str:
+        return f"<@pl.jit {self.__qualname__}>"
+
+
+def _options(config: Any) -> PassOptions:
+    """The context's options, with what a RunConfig says on top."""
+    options = effective()
+    if config is None:
+        return options
+    planner = getattr(config, "memory_planner", None)
+    return options._replace(
+        platform=getattr(config, "platform", options.platform),
+        **({} if planner is None else {"memory_planner": planner}),
+    )
