@@ -10,19 +10,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pypto.codegen.native import windows
-from pypto.codegen.native.access import ZERO, Root, View
 from pypto.codegen.native.device import DeviceCode, symbols_of
-from pypto.codegen.native.emit import Emitter, Names, Sites
+from pypto.codegen.native.emit import Sites
 from pypto.codegen.native.emit_group import element_type
-from pypto.codegen.native.functions import LaneFunctions
-from pypto.codegen.native.scalars import C_TYPES, expr_text, float_text
-from pypto.codegen.native.writer import Writer
+from pypto.codegen.native.scalars import C_TYPES
+from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, scalar_type
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace
 from pypto.errors import CompileError, InternalError, NotSupportedError
-from pypto.ir import arith, ops
-from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var, const_index
-from pypto.ir.layout import physical_bytes
+from pypto.ir import ops
+from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, const_dims
@@ -65,29 +61,15 @@ class Entry(NamedTuple):
     scratch: int
 
 
-class _Tensor(NamedTuple):
-    """A tensor value: its C pointer, its type as seen here, and the parameter it is, if it is one."""
-
-    pointer: str
-    type: TensorType
-    param: int | None
-
-
-class EntryWriter:
+class EntryWriter(TensorValues):
     """Writes the body of `pypto_entry`."""
 
     def __init__(self, function: Function, devices: dict[str, DeviceCode], sites: Sites, arena: int) -> None:
-        self.function, self.devices, self.sites = function, devices, sites
-        self.names, self.w = Names(), Writer()
-        self.tensors: dict[Var, _Tensor] = {}
-        self.tuples: dict[Var, tuple[Expr | _Tensor, ...]] = {}
+        super().__init__(function.name, sites, arena, _carried_tensors(function))
+        self.function, self.devices = function, devices
         self.launches: list[Launch] = []
-        self.direct: set[int] = set()
         self.depth = 0
-        self.arena = arena
         self.returned: tuple[Expr, ...] = ()
-        self.hidden: list[Var] = []
-        self.carried = _carried_tensors(function)
 
     # -- the function --
 
@@ -110,16 +92,16 @@ class EntryWriter:
             if isinstance(p.type, TensorType):
                 t = element_type(p.type.dtype)
                 self.w.line(f"{t} *const {self.names.bind(p)} = ({t} *)call->data[{data}];")
-                self.tensors[p] = _Tensor(self.names.of[p], p.type, i)
+                self.tensors[p] = TensorValue(self.names.of[p], p.type, i)
                 data += 1
             else:
-                self.w.line(f"const {_scalar(p)} {self.names.bind(p)} = {_scalar_argument(p.type, scalars)};")
+                self.w.line(f"const {scalar_type(p)} {self.names.bind(p)} = {_scalar_argument(p.type, scalars)};")
                 scalars += 1
         for h in self.hidden:
             assert isinstance(h.type, TensorType)
             t = element_type(h.type.dtype)
             self.w.line(f"{t} *const {self.names.bind(h)} = ({t} *)call->data[{data}];")
-            self.tensors[h] = _Tensor(self.names.of[h], h.type, len(self.function.params) + self.hidden.index(h))
+            self.tensors[h] = TensorValue(self.names.of[h], h.type, len(self.function.params) + self.hidden.index(h))
             data += 1
 
     def hidden_outputs(self) -> list[Var]:
@@ -187,44 +169,31 @@ class EntryWriter:
         else:
             raise NotSupportedError(f"{type(s).__name__} in an orchestration function is not executed on the host yet", s.span)
 
-    def expr(self, e: Expr) -> str:
-        return expr_text(e, self.names.of)
-
     def assign(self, s: AssignStmt) -> None:
         v = s.value
         if isinstance(v, Call):
             self.call(s.var, v, s.span)
         elif isinstance(s.var.type, ScalarType):
-            self.w.line(f"const {_scalar(s.var)} {self.names.bind(s.var)} = {self.expr(v)};")
+            self.w.line(f"const {scalar_type(s.var)} {self.names.bind(s.var)} = {self.expr(v)};")
         elif isinstance(v, TupleGetItemExpr) and isinstance(v.tuple, Var):
             item = self.tuples[v.tuple][v.index]
-            assert isinstance(item, _Tensor)
+            assert isinstance(item, TensorValue)
             self.tensors[s.var] = item
         elif isinstance(v, MakeTuple):
             self.tuples[s.var] = tuple(self.tensor(e) if isinstance(e.type, TensorType) else e for e in v.elements)
         else:
             self.tensors[s.var] = self.tensor(v)
 
-    def tensor(self, e: Expr) -> _Tensor:
-        if isinstance(e, TupleGetItemExpr) and isinstance(e.tuple, Var):
-            item = self.tuples[e.tuple][e.index]
-            assert isinstance(item, _Tensor)
-            return item
-        known = self.tensors.get(e) if isinstance(e, Var) else None
-        if known is None:
-            raise InternalError(f"{self.function.name}: {e!r} is no tensor")
-        return known
-
     # -- control flow --
 
-    def declare(self, v: Var, incoming: _Tensor | None = None) -> None:
+    def declare(self, v: Var, incoming: TensorValue | None = None) -> None:
         """A variable that control flow assigns."""
         if isinstance(v.type, TensorType):
             t = element_type(v.type.dtype)
             self.w.line(f"{t} *{self.names.bind(v)};")
-            self.tensors[v] = _Tensor(self.names.of[v], v.type, None)
+            self.tensors[v] = TensorValue(self.names.of[v], v.type, None)
         else:
-            self.w.line(f"{_scalar(v)} {self.names.bind(v)};")
+            self.w.line(f"{scalar_type(v)} {self.names.bind(v)};")
 
     def give(self, targets: tuple[Var, ...], values: tuple[Expr, ...]) -> None:
         """All values are read before any target changes."""
@@ -235,7 +204,7 @@ class EntryWriter:
             return
         fresh = [self.names.fresh("next_") for _ in live]
         for (t, _), name, text in zip(live, fresh, texts, strict=True):
-            kind = f"{element_type(t.type.dtype)} *" if isinstance(t.type, TensorType) else _scalar(t)
+            kind = f"{element_type(t.type.dtype)} *" if isinstance(t.type, TensorType) else scalar_type(t)
             self.w.line(f"{kind} const {name} = {text};")
         for (t, _), name in zip(live, fresh, strict=True):
             self.w.line(f"{self.names.of[t]} = {name};")
@@ -265,9 +234,9 @@ class EntryWriter:
                 incoming = self.tensor(a.initValue)
                 t = element_type(a.type.dtype)
                 self.w.line(f"{t} *{self.names.bind(r)} = {incoming.pointer};")
-                self.tensors[a] = self.tensors[r] = _Tensor(self.names.of[r], incoming.type, incoming.param)
+                self.tensors[a] = self.tensors[r] = TensorValue(self.names.of[r], incoming.type, incoming.param)
             else:
-                self.w.line(f"{_scalar(r)} {self.names.bind(r)} = {self.expr(a.initValue)};")
+                self.w.line(f"{scalar_type(r)} {self.names.bind(r)} = {self.expr(a.initValue)};")
             self.names.of[a] = self.names.of[r]
 
     def end(self, s: ForStmt | WhileStmt, yielded: tuple[Expr, ...]) -> None:
@@ -285,7 +254,7 @@ class EntryWriter:
             self.w.line(f"if ({self.expr(s.step)} == 0) {{")
             self.w.line(f"    return pp_fault(call, {site}, 0, 0, 0);")
             self.w.line("}")
-        t, i = _scalar(s.loop_var), self.names.bind(s.loop_var)
+        t, i = scalar_type(s.loop_var), self.names.bind(s.loop_var)
         stop, by, at = (self.names.fresh(n) for n in ("stop_", "step_", "at_"))
         up = f"{at} < {stop}" if isinstance(s.step, ConstInt) and s.step.value > 0 else f"{at} > {stop}"
         test = up if isinstance(s.step, ConstInt) else f"{by} > 0 ? {at} < {stop} : {at} > {stop}"
@@ -329,112 +298,6 @@ class EntryWriter:
             )
         handler(var, call, span)
 
-    def on_tensor_create(self, var: Var | None, call: Call, span: Span) -> None:
-        if var is None:
-            return
-        assert isinstance(var.type, TensorType)
-        t = var.type
-        if var not in self.hidden:
-            kind, name = element_type(t.dtype), self.names.bind(var)
-            dims = const_dims(t.shape)
-            if dims is not None and var not in self.carried:
-                self.w.line(f"{kind} *const {name} = ({kind} *)(mem + {self.place(physical_bytes(t.dtype, dims))});")
-            else:
-                size = self.expr(arith.mul(arith.product(t.shape), const_index(t.dtype.get_byte())))
-                site = self.sites.add("memory", f"a temporary tensor of {{0}} bytes ('{var.name_hint}')", span)
-                self.w.line(f"{kind} *const {name} = ({kind} *)call->arena->alloc(call->arena, {size});")
-                self.w.line(f"if ({name} == 0) {{")
-                self.w.line(f"    return pp_fault(call, {site}, {size}, 0, 0);")
-                self.w.line("}")
-            self.tensors[var] = _Tensor(name, t, None)
-        init = call.kwargs.get("init_value")
-        if init is not None:
-            self.fill(self.tensors[var], init)
-
-    def place(self, size: int) -> int:
-        at = self.arena
-        self.arena += (size + 63) // 64 * 64
-        return at
-
-    def fill(self, t: _Tensor, value: float) -> None:
-        dtype = t.type.dtype
-        text = float_text(float(value)) if dtype.is_float() else str(int(value))
-        if dtype in (DataType.FP16, DataType.BF16):
-            text = f"pp_f32_to_{'f16' if dtype is DataType.FP16 else 'bf16'}({text})"
-        with self.w.block(f"for (int64_t i = 0; i < {self.expr(arith.product(t.type.shape))}; ++i)"):
-            self.w.line(f"{t.pointer}[i] = {text};")
-
-    def on_tensor_slice(self, var: Var | None, call: Call, span: Span) -> None:
-        """A pointer to the window's first element; strides stay the parent's."""
-        if var is None:
-            return
-        parent = self.tensor(call.args[0])
-        offsets, shape = call.args[2], call.args[1]
-        assert isinstance(offsets, MakeTuple)
-        assert isinstance(shape, MakeTuple)
-        self.window_check(offsets.elements, shape.elements, parent.type.shape, span)
-        strides = windows.tensor_strides(parent.type)
-        offset: Expr = ZERO
-        for o, st in zip(offsets.elements, strides, strict=True):
-            offset = arith.add(offset, arith.mul(o, st))
-        assert isinstance(var.type, TensorType)
-        name = self.names.bind(var)
-        self.w.line(f"{element_type(var.type.dtype)} *const {name} = {parent.pointer} + {self.expr(offset)};")
-        kept = strides if len(call.args) < 5 else _without(strides, call.args[4])
-        view = var.type.replace(tensor_view=_strided(var.type, kept))
-        self.tensors[var] = _Tensor(name, view, parent.param)
-
-    def window_check(self, offsets: tuple[Expr, ...], extents: tuple[Expr, ...], limits: tuple[Expr, ...], span: Span) -> None:
-        check = windows.transfer_check(offsets, extents, limits, span)
-        if check is not None:
-            Emitter(self.w, self.names, self.sites, {}, 0, False, LaneFunctions()).check(check)
-
-    def on_tensor_reshape(self, var: Var | None, call: Call, span: Span) -> None:
-        if var is None:
-            return
-        parent = self.tensor(call.args[0])
-        assert isinstance(var.type, TensorType)
-        if not _packed(parent.type):
-            raise NotSupportedError("a reshape of a strided window", span, "reshape the whole tensor first, then slice it")
-        self.tensors[var] = parent._replace(type=var.type)
-
-    on_tensor_view = on_tensor_set_validshape = on_tensor_reshape
-
-    def on_tensor_dim(self, var: Var | None, call: Call, span: Span) -> None:
-        axis = call.args[1]
-        assert isinstance(axis, ConstInt)
-        if var is not None:
-            t = self.tensor(call.args[0]).type
-            self.w.line(f"const int64_t {self.names.bind(var)} = {self.expr(t.shape[axis.value])};")
-
-    def element(self, call: Call, span: Span) -> tuple[Emitter, View]:
-        t = self.tensor(call.args[0])
-        if t.param is not None:
-            self.direct.add(t.param)
-        indices = call.args[1]
-        assert isinstance(indices, MakeTuple)
-        ones = (const_index(1),) * len(indices.elements)
-        self.window_check(indices.elements, ones, t.type.shape, span)
-        pointer = Var(t.pointer, t.type, span)
-        self.names.of[pointer] = t.pointer
-        view = windows.window_view(Root(MemorySpace.DDR, pointer), t.type, indices.elements, ones)
-        assert view is not None
-        return Emitter(self.w, self.names, self.sites, {}, 0, False, LaneFunctions()), view
-
-    def on_tensor_read(self, var: Var | None, call: Call, span: Span) -> None:
-        if var is not None:
-            e, view = self.element(call, span)
-            self.w.line(f"const {_scalar(var)} {self.names.bind(var)} = {e.load(view)};")
-
-    def on_tensor_write(self, var: Var | None, call: Call, span: Span) -> None:
-        e, view = self.element(call, span)
-        text = self.expr(call.args[2])
-        if view.dtype in (DataType.FP16, DataType.BF16):
-            text = f"pp_f32_to_{'f16' if view.dtype is DataType.FP16 else 'bf16'}({text})"
-        self.w.line(f"{e.element(view)} = {text};")
-        if var is not None:
-            self.tensors[var] = self.tensor(call.args[0])
-
     def launch(self, var: Var | None, call: Call, span: Span) -> None:
         """A device function, called directly."""
         code = self.devices.get(call.op.name)
@@ -467,7 +330,7 @@ class EntryWriter:
         pairs = list(zip(want.shape, have.shape, strict=True))
         if want.tensor_view is not None and want.tensor_view.stride:
             pairs += list(zip(want.tensor_view.stride, windows.tensor_strides(have), strict=True))
-        elif not _packed(have):
+        elif not is_packed(have):
             raise NotSupportedError(
                 f"a strided window passed to '{callee.name}'", span, "pass the whole tensor and slice it inside the kernel"
             )
@@ -495,12 +358,6 @@ class EntryWriter:
 # -- helpers -------------------------------------------------------------------------------------------------------
 
 
-def _scalar(v: Var) -> str:
-    if not isinstance(v.type, ScalarType):
-        raise InternalError(f"{v!r} is no scalar")
-    return C_TYPES[v.type.dtype]
-
-
 def _scalar_argument(t: Type, index: int) -> str:
     """A scalar parameter from its 8-byte slot: floats are doubles, rounded here once."""
     assert isinstance(t, ScalarType)
@@ -514,29 +371,6 @@ def _scalar_argument(t: Type, index: int) -> str:
     if t.dtype is DataType.BOOL:
         return f"{slot} != 0"
     return f"({C_TYPES[t.dtype]}){slot}"
-
-
-def _packed(t: TensorType) -> bool:
-    view = t.tensor_view
-    if view is None or not view.stride:
-        return True
-    packed = windows.tensor_strides(TensorType(t.shape, t.dtype))
-    return all(arith.same(a, b) or arith.is_const(n, 1) for a, b, n in zip(view.stride, packed, t.shape, strict=True))
-
-
-def _strided(t: TensorType, strides: tuple[Expr, ...]) -> object:
-    from pypto.ir.shaped import TensorView
-
-    packed = windows.tensor_strides(TensorType(t.shape, t.dtype))
-    if all(arith.same(a, b) or arith.is_const(n, 1) for a, b, n in zip(strides, packed, t.shape, strict=True)):
-        return t.tensor_view
-    return TensorView(strides, valid_shape=t.valid)
-
-
-def _without(strides: tuple[Expr, ...], dropped: Expr) -> tuple[Expr, ...]:
-    assert isinstance(dropped, MakeTuple)
-    axes = {d.value for d in dropped.elements if isinstance(d, ConstInt)}
-    return tuple(s for i, s in enumerate(strides) if i not in axes)
 
 
 def _allocates(body: Stmt) -> bool:

@@ -1,0 +1,244 @@
+"""C sources into a shared object, by a child process that is bounded in number, time and fate.
+
+In: a toolchain, sources, a directory to work in.  Out: the path of the shared object, or one ToolchainError with the
+command, the first diagnostic and the place where the sources were kept.  At most as many compilers run at a time as
+there are CPUs, over all processes of this user; none outlives its caller's interest.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from pypto import config
+from pypto.errors import ToolchainError
+from pypto.runtime import stats
+from pypto.runtime.directories import distrust
+from pypto.runtime.locks import FileLock
+from pypto.runtime.process import run
+from pypto.runtime.record import sha256
+from pypto.runtime.toolchain import Toolchain
+
+__all__ = ["available_cpus", "compile_shared"]
+
+_TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
+_CROWDED = ("resource temporarily unavailable", "cannot fork")
+_kept: dict[str, str] = {}
+_crowd = threading.Lock()
+
+
+def compile_shared(
+    toolchain: Toolchain,
+    sources: Mapping[str, str | bytes],
+    output_dir: str,
+    output_name: str,
+    extra_flags: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+) -> str:
+    """Write `sources` (flat names) to `output_dir`, compile and link them, and return the path of the shared object.
+
+    ToolchainError: T100 no compiler, T101 it failed, T102 it did not finish in PYPTO_COMPILER_TIMEOUT seconds.
+    OSError if the sources cannot be written.
+    """
+    if not toolchain.command:
+        raise ToolchainError(toolchain.problem, hint=toolchain.hint, code="T100")
+    for name, text in sources.items():
+        with open(os.path.join(output_dir, name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+    # Names relative to the working directory, and a map for debug information: the place of the build leaves no trace.
+    command = [*toolchain.command, *toolchain.compile_flags, *extra_flags, *toolchain.prefix_map(output_dir)]
+    command += [f"-I{os.path.abspath(path)}" for path in include_dirs]
+    command += [name for name in sources if name.endswith(".c")]
+    command += ["-o", output_name, *toolchain.link_flags]
+    limit = config.COMPILER_TIMEOUT.get()
+    code, output = _run_patiently(command, output_dir, limit)
+    if code != 0:
+        raise _failure(command, code, output, sources, limit)
+    return os.path.join(output_dir, output_name)
+
+
+def _run_patiently(command: list[str], directory: str, limit: float) -> tuple[int | None, str]:
+    """Exit status (None: it took too long) and output; while the system has no room for processes, wait and try again."""
+    deadline = time.monotonic() + limit
+    pause = 0.1
+    while True:
+        with _compiler_slot():
+            stats.count("compiler_runs")
+            try:
+                code, output = run(command, directory, limit)
+            except BlockingIOError as e:
+                code, output = 1, f"cannot fork: {e}"
+            except OSError as e:
+                code, output = 127, f"{e.filename or command[0]}: {e.strerror or e}"
+        crowded = code not in (0, None) and any(words in output.lower() for words in _CROWDED)
+        if not crowded or time.monotonic() + pause > deadline:
+            return code, output
+        time.sleep(pause)
+        pause = min(pause * 1.5, 2.0)
+
+
+def _failure(
+    command: list[str], code: int | None, output: str, sources: Mapping[str, str | bytes], limit: float
+) -> ToolchainError:
+    shown = shlex.join(command)
+    if code is None:
+        what = f"the C compiler did not finish within {limit:g} s (PYPTO_COMPILER_TIMEOUT)"
+    elif code < 0:
+        what = f"the C compiler was ended by signal {-code}" + (" (out of memory?)" if code == -signal.SIGKILL else "")
+    else:
+        what = f"the C compiler failed with status {code}"
+    place = _keep(sources, shown, output)
+    kept = f"the source was kept in {place}" if place else "the source could not be kept: no room for temporary files"
+    return ToolchainError(
+        f"{what}\n  command: {shown}" + "".join(f"\n  {line}" for line in _diagnostic(output)),
+        hint="run the command in that directory to see all of its output" if place else None,
+        note=kept,
+        code="T102" if code is None else "T101",
+    )
+
+
+def _diagnostic(output: str) -> list[str]:
+    """The first few lines that say what went wrong."""
+    lines = [line.rstrip()[:300] for line in output.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if any(word in line.lower() for word in _TELLING)), 0)
+    return lines[first : first + 5]
+
+
+def _keep(sources: Mapping[str, str | bytes], command: str, output: str) -> str:
+    """A private directory, which stays, with what is needed to repeat a failure; one for each different source text."""
+    texts = {name: text if isinstance(text, bytes) else text.encode() for name, text in sources.items()}
+    key = sha256(b"\0".join([command.encode(errors="surrogateescape"), *texts.values()]))
+    place = _kept.get(key, "")
+    if place and os.path.isdir(place):
+        return place
+    try:
+        place = tempfile.mkdtemp(prefix="pypto-failed-")
+        texts |= {"command.sh": command.encode(errors="surrogateescape") + b"\n", "output.txt": output.encode(errors="replace")}
+        for name, text in texts.items():
+            with open(os.path.join(place, name), "wb") as file:
+                file.write(text)
+    except OSError:
+        return ""
+    _kept[key] = place
+    return place
+
+
+# How many compilers at a time.
+
+
+def available_cpus(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> int:
+    """CPUs that this process may really use, at least 1: its affinity, cut by the CPU quotas of its control groups.
+
+    A quota of a part of a CPU counts as a whole one.  `proc` and `cgroup` are the mount points, for tests.
+    """
+    try:
+        count = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        count = os.cpu_count() or 1
+    for quota in _quotas(proc, cgroup):
+        count = min(count, max(1, -int(-quota // 1)))
+    return max(1, count)
+
+
+def _quotas(proc: str, cgroup: str) -> Iterator[float]:
+    """CPUs allowed by each control group from this process's own up to the root."""
+    for line in _text(f"{proc}/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            bases, v2 = (cgroup, f"{cgroup}/unified"), True
+        elif "cpu" in controllers.split(","):
+            bases, v2 = (f"{cgroup}/{controllers}", f"{cgroup}/cpu"), False
+        else:
+            continue
+        for base in bases:
+            parts = [part for part in path.split("/") if part and part != ".."]
+            for depth in range(len(parts), -1, -1):
+                yield from _quota("/".join([base, *parts[:depth]]), v2)
+
+
+def _quota(directory: str, v2: bool) -> Iterator[float]:
+    if v2:
+        words = _text(f"{directory}/cpu.max").split()
+    else:
+        words = [_text(f"{directory}/cpu.cfs_quota_us").strip(), _text(f"{directory}/cpu.cfs_period_us").strip()]
+    with suppress(ValueError, IndexError, ZeroDivisionError):
+        if int(words[0]) > 0:
+            yield int(words[0]) / int(words[1])
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(65536)
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _compiler_slot() -> Iterator[None]:
+    """Waits for one of as many slots as there are CPUs: OS locks, shared by all processes of this user."""
+    slot = _take_slot()
+    if slot is None:
+        # No place for locks: one compiler at a time in this process.
+        with _crowd:
+            yield
+        return
+    try:
+        yield
+    finally:
+        slot.release()
+
+
+def _take_slot() -> FileLock | None:
+    """A lock that is ours, or None where there can be none."""
+    directory = _slot_directory()
+    slots = [FileLock(f"{directory}/{i}") for i in range(available_cpus())] if directory else []
+    pause = 0.001
+    while slots:
+        for slot in list(slots):
+            try:
+                if slot.try_acquire():
+                    return slot
+            except OSError:
+                slots.remove(slot)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+    return None
+
+
+def _slot_directory() -> str:
+    """A directory that all processes of this user find and only they can write, or an empty text.
+
+    Its name can be foreseen, so somebody else may have made it: then it is not used.  It holds locks and nothing else.
+    """
+    path = os.path.join(_temporary(), f"pypto-compilers-{os.geteuid()}")
+    with suppress(OSError):
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        status = os.stat(path, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not distrust(status):
+            return path
+    return ""
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return "/nonexistent"
+
+
+def _unlock_in_child() -> None:
+    global _crowd
+    _crowd = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)

@@ -1,0 +1,262 @@
+"""Keeping the store small and sound: sizes, recency, deletion, verification.
+
+In: the directory of the store's entries.  Out: what is there, and less of it.  Readers are never disturbed: an entry
+is renamed away before its files go, and a reader that finds it gone looks again or has its bytes already.  Sizes are
+allocated blocks; recency is the manifest's time, which look-ups set.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from pypto.errors import SerializationError
+from pypto.runtime.entry import MANIFEST, Damaged, Entry, check_listing, read_manifest
+from pypto.runtime.locks import FileLock
+from pypto.runtime.record import Difference, Record, diff
+
+__all__ = ["EntryInfo", "Pruned", "Usage", "account", "delete", "entries", "nearest", "prune", "remove", "usage", "verify"]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LEFTOVER = re.compile(r"([0-9a-f]{64})\.(?:[0-9a-f]{12}\.tmp|lock)")
+_TOTAL = "usage"
+_TOTAL_SIZE = 24
+# A pruning that runs by itself frees a fifth of the bound, so that the next one is far away.
+_KEEP = 0.8
+
+
+class EntryInfo(NamedTuple):
+    """An entry as it lies there; `size` in bytes of allocated blocks, `last_used` in nanoseconds of the Unix epoch."""
+
+    digest: str
+    path: str
+    size: int
+    last_used: int
+
+    def record(self) -> Record:
+        """What the entry is for; SerializationError (S130, S120) if that cannot be read."""
+        try:
+            directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                return Record.decode(read_manifest(directory)[1])
+            finally:
+                os.close(directory)
+        except (OSError, Damaged) as e:
+            raise SerializationError(f"{self.path}: {e}", code="S130") from e
+
+
+class Usage(NamedTuple):
+    """Numbers of the whole store; `leftovers` counts directories and locks of builds that are under way or were killed."""
+
+    entries: int
+    size: int
+    leftovers: int
+
+
+class Pruned(NamedTuple):
+    """What a pruning deleted, and what is left; sizes in bytes of allocated blocks."""
+
+    removed: int
+    freed: int
+    entries: int
+    size: int
+
+
+def entries(top: str) -> list[EntryInfo]:
+    """All entries, the one used last first; damaged ones too."""
+    found = []
+    for item in _items(top):
+        if _DIGEST.fullmatch(item.name) and item.is_dir(follow_symlinks=False):
+            size, used = _measure(item.path)
+            found.append(EntryInfo(item.name, item.path, size, used))
+    found.sort(key=lambda e: (-e.last_used, e.digest))
+    return found
+
+
+def usage(top: str) -> Usage:
+    found = entries(top)
+    leftovers = sum(1 for item in _items(top) if _LEFTOVER.fullmatch(item.name))
+    return Usage(len(found), sum(e.size for e in found), leftovers)
+
+
+def verify(top: str, digest: Callable[[bytes], str]) -> list[tuple[str, str]]:
+    """Digest and reason of each entry that is not what was written; every byte is read."""
+    bad = []
+    for found in entries(top):
+        try:
+            directory = os.open(found.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                files, record, _ = read_manifest(directory)
+                if digest(record) != found.digest:
+                    raise Damaged("the record is another entry's")
+                check_listing(directory, files, content=True)
+            finally:
+                os.close(directory)
+        except FileNotFoundError:
+            if os.path.isdir(found.path):
+                bad.append((found.digest, "files are missing"))
+        except (OSError, Damaged) as e:
+            bad.append((found.digest, str(e)))
+    return bad
+
+
+def nearest(top: str, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
+    """The entry whose record differs from `record` in the fewest parts (the one used last, among equals), and these parts."""
+    wanted = Record.decode(record)
+    best: tuple[EntryInfo, tuple[Difference, ...]] | None = None
+    for found in entries(top):
+        try:
+            differences = diff(found.record(), wanted)
+        except SerializationError:
+            continue
+        if best is None or len(differences) < len(best[1]):
+            best = found, differences
+    return best
+
+
+def prune(top: str, max_size: int, keep: str = "") -> Pruned:
+    """Delete the entries used longest ago until all take at most `max_size` bytes; `keep` names a digest to spare.
+
+    Remains of killed builds go too; builds under way are left alone.
+    """
+    for item in list(_items(top)):
+        match = _LEFTOVER.fullmatch(item.name)
+        if match:
+            _clean(os.path.dirname(item.path), match[1])
+    found = entries(top)
+    count, size = len(found), sum(e.size for e in found)
+    removed = freed = 0
+    for old in reversed(found):
+        if size - freed <= max_size:
+            break
+        if old.digest != keep and _remove(old.path):
+            removed += 1
+            freed += old.size
+    _write_total(top, size - freed)
+    return Pruned(removed, freed, count - removed, size - freed)
+
+
+def remove(top: str, digest: str) -> bool:
+    """Delete one entry; False if there is none of that name."""
+    return _DIGEST.fullmatch(digest) is not None and _remove(f"{top}/{digest[:2]}/{digest}")
+
+
+def delete(path: str) -> None:
+    """Delete a directory that nobody else looks at, whatever its modes; what resists stays for the next pruning."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        with suppress(OSError):
+            os.unlink(path)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    for directory, _, _ in os.walk(path):
+        with suppress(OSError):
+            os.chmod(directory, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def account(top: str, entry: Entry, max_size: int) -> None:
+    """Add a fresh entry to the running total; prune if that exceeds the bound.  Never fails, never deletes `entry`.
+
+    One small read and write for each publication: the store is walked only when the total is unknown or too large.
+    """
+    with suppress(OSError):
+        fd = _open_total(top)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            text = os.pread(fd, _TOTAL_SIZE + 1, 0)
+            known = len(text) == _TOTAL_SIZE and text[:-1].isdigit()
+            if known:
+                total = int(text) + _measure(entry.path)[0]
+                os.pwrite(fd, _total(total), 0)
+            # Closing alone would leave the lock with a child forked meanwhile.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        finally:
+            os.close(fd)
+        if not known:
+            total = usage(top).size
+            _write_total(top, total)
+        if total > max_size:
+            prune(top, int(max_size * _KEEP), keep=entry.digest)
+
+
+def _total(size: int) -> bytes:
+    return f"{size:0{_TOTAL_SIZE - 1}d}\n".encode()
+
+
+def _open_total(top: str) -> int:
+    path = f"{top}/{_TOTAL}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+    except OSError:
+        pass
+    delete(path)
+    return os.open(path, flags | os.O_EXCL, 0o600)
+
+
+def _write_total(top: str, size: int) -> None:
+    with suppress(OSError):
+        fd = _open_total(top)
+        try:
+            os.ftruncate(fd, _TOTAL_SIZE)
+            os.pwrite(fd, _total(size), 0)
+        finally:
+            os.close(fd)
+
+
+def _items(top: str) -> Iterator[os.DirEntry[str]]:
+    """Whatever lies in the 256 shards; what vanishes meanwhile is left out."""
+    for number in range(256):
+        try:
+            with os.scandir(f"{top}/{number:02x}") as items:
+                yield from items
+        except OSError:
+            continue
+
+
+def _measure(path: str) -> tuple[int, int]:
+    """Bytes of the blocks of a flat directory and its files, and the time of its manifest (of itself, if it has none)."""
+    size = used = 0
+    with suppress(OSError):
+        own = os.stat(path, follow_symlinks=False)
+        size, used = own.st_blocks * 512, own.st_mtime_ns
+        with os.scandir(path) as items:
+            for item in items:
+                with suppress(FileNotFoundError):
+                    status = item.stat(follow_symlinks=False)
+                    size += status.st_blocks * 512
+                    if item.name == MANIFEST:
+                        used = status.st_mtime_ns
+    return size, used
+
+
+def _remove(path: str) -> bool:
+    trash = f"{path}.{os.urandom(6).hex()}.tmp"
+    try:
+        os.rename(path, trash)
+    except OSError:
+        return False
+    delete(trash)
+    return True
+
+
+def _clean(shard: str, digest: str) -> None:
+    """Delete what killed builds of one key left, unless a living process has its lock."""
+    lock = FileLock(f"{shard}/{digest}.lock")
+    if os.path.islink(lock.path) or (os.path.lexists(lock.path) and not os.path.isfile(lock.path)):
+        delete(lock.path)
+    with suppress(OSError):
+        if lock.try_acquire():
+            with lock:
+                for name in os.listdir(shard):
+                    if name.startswith(f"{digest}.") and name.endswith(".tmp"):
+                        delete(f"{shard}/{name}")

@@ -1,0 +1,365 @@
+"""The C compiler of this machine: which one, what identifies it, which flags make code fast and its numbers exact.
+
+In: PYPTO_CC, CC, CFLAGS, PATH, the processor.  Out: a `Toolchain`, or one ToolchainError that names the ways to get a
+compiler.  The compiler is asked once per machine: the answer is an entry of the store, under the compiler file's
+path, size, time and inode, so that a warm process only looks at the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from pypto import config
+from pypto.errors import ConfigError, InternalError, SerializationError, ToolchainError
+from pypto.runtime.record import Record
+
+if TYPE_CHECKING:
+    from pypto.runtime.store import Store
+
+__all__ = ["Toolchain", "cpu_features", "find"]
+
+_PROBE = 1
+_ANSWER = "compiler"
+_PROBE_SECONDS = 120.0
+_HOW_TO_GET_ONE = (
+    "install one (Debian, Ubuntu: `apt install gcc`; Fedora: `dnf install gcc`; macOS: `xcode-select --install`),"
+    " or `pip install pypto[toolchain]`, which brings its own, or set PYPTO_CC to the command of one"
+)
+# They choose programs and files that belong to the compiler itself; everything else of the kind is kept from it.
+_CHOOSING = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET")
+
+# By question, user's flags and store: what this process has found before.
+_found: dict[tuple[bytes, tuple[str, ...], str, str], Toolchain] = {}
+
+
+class Toolchain(NamedTuple):
+    """A compiler and how to call it.  `identity` is what of it decides the bytes it makes, fit to be a part of a record.
+
+    Without `command` there is no compiler, but what the last one made can still be found; `problem` says what to do.
+    """
+
+    command: tuple[str, ...]
+    family: str
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    identity: Mapping[str, object]
+    problem: str = ""
+    hint: str = ""
+
+    def hosted(self) -> Toolchain:
+        """The same, linking start-up code and libraries as usual: for units that use more of libc than is loaded anyway.
+
+        The lean way finds what libc exports, but not what each library gets a copy of (`atexit`, `pthread_atfork`).
+        """
+        return self._replace(link_flags=())
+
+    def prefix_map(self, directory: str) -> tuple[str, ...]:
+        """Flags that keep the name of the build directory out of what is built."""
+        return (f"-ffile-prefix-map={directory}=.",) if self.family != "other" else ()
+
+
+def find(store: Store) -> Toolchain:
+    """The compiler that PYPTO_CC, CC or the PATH name, or the ziglang wheel's; its identity is remembered in `store`.
+
+    ToolchainError T100: there is none, or the one that was named is none.  T103: it does not work.  ConfigError O120:
+    CFLAGS or the command has a flag that would change numbers.
+    """
+    user = _split(config.CFLAGS.text() or "", "CFLAGS")
+    _refuse_inexact(user, "CFLAGS")
+    command = _command()
+    if command is None:
+        return _without_compiler(store, user)
+    try:
+        status = os.stat(command[0])
+    except OSError as e:
+        raise ToolchainError(f"{command[0]}: {e.strerror}", hint=_HOW_TO_GET_ONE, code="T100") from e
+    question = Record(
+        {
+            "kind": _ANSWER,
+            "probe": _PROBE,
+            "command": tuple(command),
+            "file": (status.st_size, status.st_mtime_ns, status.st_ino),
+            "environment": _choosing(),
+            "cpu": " ".join(cpu_features()),
+        }
+    ).encoded
+    key = (question, tuple(user), store.root, store.mode)
+    if key not in _found:
+        entry = store.lookup(question, (_ANSWER,), counted=False) or store.build_once(
+            question,
+            lambda directory: _ask(command, directory),
+            (_ANSWER,),
+            label=f"the identity of {command[0]}",
+            counted=False,
+        )
+        _found[key] = _toolchain(tuple(command), entry.read(_ANSWER), user)
+    return _found[key]
+
+
+def _toolchain(command: tuple[str, ...], answer: bytes, user: Sequence[str]) -> Toolchain:
+    family, content, compiling, linking, arguments, version = answer.decode().split("\0")
+    compile_flags = (*compiling.split("\n"), *user)
+    # The user's flags may need libraries (sanitizers, profiling): link as the compiler would by itself.
+    link_flags = () if user or not linking else tuple(linking.split("\n"))
+    identity = {
+        "family": family,
+        "version": version,
+        "content": content,
+        "arguments": arguments,
+        "environment": _choosing(),
+        "machine": os.uname().machine,
+        "cpu": " ".join(cpu_features()),
+        "flags": (*compile_flags, *link_flags),
+    }
+    return Toolchain(command, family, compile_flags, link_flags, MappingProxyType(identity))
+
+
+def _without_compiler(store: Store, user: Sequence[str]) -> Toolchain:
+    """What the compiler used last made on this machine can still be loaded; only building fails."""
+    problem = "no C compiler was found: tried $PYPTO_CC, $CC, cc, gcc and clang on the PATH, and the ziglang wheel"
+    for found in store.entries() if store.root else ():
+        try:
+            record = found.record()
+            if record.parts.get("kind") == _ANSWER and record.parts.get("cpu") == " ".join(cpu_features()):
+                entry = store.lookup(record.encoded, (_ANSWER,), counted=False)
+                if entry is not None:
+                    kept = _toolchain((), entry.read(_ANSWER), user)
+                    return kept._replace(problem=problem, hint=_HOW_TO_GET_ONE)
+        except SerializationError:
+            continue
+    raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T100")
+
+
+# Which compiler.
+
+
+def _command() -> list[str] | None:
+    """Absolute path and arguments of the compiler to use; ToolchainError for a named one that does not exist."""
+    for option in (config.PYPTO_CC, config.CC):
+        text = option.text()
+        if text is not None:
+            words = [text] if os.path.isfile(text) else _split(text, option.name)
+            program = _which(words[0]) if words else None
+            if program is None:
+                problem = f"{option.name}={text!r} is not a program that can be run"
+                raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T100")
+            _refuse_inexact(words[1:], option.name)
+            return [program, *words[1:]]
+    for name in ("cc", "gcc", "clang"):
+        program = _which(name)
+        if program is not None:
+            return [program]
+    import importlib.util
+
+    wheel = importlib.util.find_spec("ziglang")
+    for place in (wheel.submodule_search_locations if wheel is not None else None) or ():
+        program = _which(os.path.join(place, "zig"))
+        if program is not None:
+            return [program, "cc"]
+    return None
+
+
+def _which(name: str) -> str | None:
+    """The absolute path of a program, as the shell would find it."""
+    places = [""] if os.path.dirname(name) else os.get_exec_path()
+    for place in places:
+        path = f"{place}/{name}" if place else name
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    return None
+
+
+def _split(text: str, origin: str) -> list[str]:
+    if not any(c in text for c in "\"'\\"):
+        return text.split()
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as e:
+        raise ConfigError(f"{origin}={text!r}: {e}", hint="write it as in a shell", code="O121") from None
+
+
+def _choosing() -> dict[str, str]:
+    found = config.environment()
+    return {name: found[name] for name in _CHOOSING if name in found}
+
+
+# What it is.
+
+
+def _ask(command: Sequence[str], directory: str) -> None:
+    """Run the compiler and write down what it is and which flags it takes.
+
+    Never with `-o`: whatever counts, delays or replaces builds by that flag is not meant for a question.
+    """
+    import hashlib
+
+    from pypto.runtime.process import run
+
+    def ask(*arguments: str, text: str = "") -> str:
+        try:
+            code, output = run([*command, *arguments], directory, _PROBE_SECONDS, text)
+        except OSError as e:
+            code, output = 127, f"{command[0]}: {e.strerror or e}"
+        if code != 0:
+            shown = " ".join([*command, *arguments])
+            reason = "took too long" if code is None else output.strip()[:500] or f"status {code}"
+            problem = f"the C compiler does not work\n  command: {shown}\n  {reason}"
+            raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T103")
+        return output
+
+    # The place of the installation is no part of what it is.
+    version = "\n".join(line for line in ask("--version").splitlines() if not line.startswith("InstalledDir"))
+    family = _family(ask("-dM", "-E", "-x", "c", os.devnull), version)
+    compile_flags, link_flags = _accepted(ask, _compile_flags(family), _link_flags(family), directory)
+    with open(command[0], "rb") as file:
+        content = hashlib.sha256()
+        for block in iter(lambda: file.read(1 << 20), b""):
+            content.update(block)
+    fields = (family, content.hexdigest(), "\n".join(compile_flags), "\n".join(link_flags), "\n".join(command[1:]), version)
+    with open(os.path.join(directory, _ANSWER), "wb") as answer:
+        answer.write("\0".join(field.replace("\0", "") for field in fields).encode())
+
+
+def _family(macros: str, version: str) -> str:
+    """gcc, clang, zig or other: from what the compiler defines, because wrappers and links print what they like."""
+    if "ziglang" in version:
+        return "zig"
+    if "#define __clang__ " in macros:
+        return "clang"
+    # Other compilers define __GNUC__ too, and then say what they are.
+    claims = ("#define __INTEL_COMPILER ", "#define __TINYC__ ", "#define __PGI ", "#define __NVCOMPILER ")
+    return "gcc" if "#define __GNUC__ " in macros and not any(claim in macros for claim in claims) else "other"
+
+
+_DIALECT = ("unrecogni", "unknown", "unsupported", "not supported", "invalid", "cannot find -l", "unable to find library")
+
+
+def _accepted(
+    ask: Callable[..., str], compile_flags: tuple[str, ...], link_flags: tuple[str, ...], directory: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first of: all flags, without those of the linker, the exact minimum, that make a shared object of a small text."""
+    attempts = [(compile_flags, link_flags), (compile_flags, ()), (_MINIMUM, ())]
+    for compiling, linking in attempts:
+        try:
+            ask(*compiling, "-x", "c", "-", *linking, text="int f(int x) { return x + 1; }\n")
+            return compiling, linking
+        except ToolchainError as e:
+            # Only if it does not know a flag: a disk that is full for a moment must not decide for good.
+            if compiling == _MINIMUM or not any(words in e.message.lower() for words in _DIALECT):
+                raise
+        finally:
+            with suppress(OSError):
+                os.unlink(os.path.join(directory, "a.out"))
+    raise InternalError("unreachable")
+
+
+# Flags.
+
+_MINIMUM = ("-O2", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared")
+_INEXACT_WORDS = (
+    "-ffast-math -Ofast -funsafe-math-optimizations -ffinite-math-only -fassociative-math -freciprocal-math -fno-signed-zeros"
+    " -fapprox-func -fno-honor-nans -fno-honor-infinities -fsingle-precision-constant -fno-wrapv -ftrapv -fstrict-overflow"
+    " -mdaz-ftz -mrecip -mlow-precision-recip-sqrt -mlow-precision-sqrt -mlow-precision-div"
+)
+_INEXACT = frozenset(_INEXACT_WORDS.split())
+_INEXACT_VALUES = {
+    "-ffp-contract": ("off",),
+    "-ffp-model": ("strict",),
+    "-mfpmath": ("sse",),
+    "-ffp-eval-method": ("source",),
+    "-fdenormal-fp-math": ("ieee",),
+    "-fdenormal-fp-math-f32": ("ieee",),
+    "-mrecip": ("none",),
+}
+
+
+def _refuse_inexact(words: Sequence[str], origin: str) -> None:
+    for word in words:
+        name, mark, value = word.partition("=")
+        if word in _INEXACT or (mark and value not in _INEXACT_VALUES.get(name, (value,))):
+            raise ConfigError(
+                f"{origin} has {word!r}, which changes the numbers that kernels compute",
+                hint="leave it out: the results are defined to the bit",
+                code="O120",
+            )
+        if word.startswith("@"):
+            raise ConfigError(
+                f"{origin} has {word!r}, a file of flags that the cache cannot watch",
+                hint="write the flags themselves",
+                code="O120",
+            )
+
+
+def _compile_flags(family: str) -> tuple[str, ...]:
+    """What makes fast code with the numbers that are written: no reordering, no contraction, wrapping integers."""
+    if family == "other":
+        return _MINIMUM
+    arm = os.uname().machine in ("aarch64", "arm64")
+    flags = ["-O2", "-ftree-vectorize", "-mcpu=native" if arm else "-march=native"]
+    if "avx512f" in cpu_features():
+        flags.append("-mprefer-vector-width=512")
+    flags += ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing"]
+    flags += ["-fPIC", "-shared", "-pipe"]
+    if family == "gcc":
+        flags += ["-fno-use-linker-plugin", "-fno-ident"]
+    if family == "zig":
+        flags += ["-fno-sanitize=undefined"]
+    if sys.platform.startswith("linux"):
+        # Calls inside a library stay inside, whatever other libraries define.
+        flags.append("-Wl,-Bsymbolic")
+    return tuple(flags)
+
+
+def _link_flags(family: str) -> tuple[str, ...]:
+    """A small file that links and loads fast: no start-up code, no padding, and libc as the process has it anyway."""
+    if family not in ("gcc", "clang") or not sys.platform.startswith("linux"):
+        return ()
+    return ("-nostdlib", "-Wl,-z,noseparate-code,-z,norelro,--build-id=none", "-lgcc")
+
+
+# The processor.
+
+_RELEVANT_WORDS = (
+    "sse2 sse3 pni ssse3 sse4_1 sse4_2 popcnt avx f16c fma bmi1 bmi2 lzcnt abm avx2 avx_vnni avx512f avx512dq avx512cd avx512bw"
+    " avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16"
+    " avx512_vp2intersect gfni vaes vpclmulqdq amx_tile amx_bf16 amx_int8 amx_fp16 avx_ifma avx_vnni_int8 avx_ne_convert movbe"
+    # aarch64
+    " fp asimd fphp asimdhp asimdrdm asimddp asimdfhm bf16 i8mm svebf16 svei8mm sve sve2 atomics fcma jscvt sme sme2"
+)
+_RELEVANT = frozenset(_RELEVANT_WORDS.split())
+_features: list[tuple[str, ...]] = []
+
+
+def cpu_features() -> tuple[str, ...]:
+    """Names of the instruction sets that decide what code can be made and run here, sorted; as the kernel names them."""
+    if not _features:
+        _features.append(_read_features())
+    return _features[0]
+
+
+def _read_features(path: str = "/proc/cpuinfo") -> tuple[str, ...]:
+    """From the block of the first processor; the file is long on large machines, and made while it is read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return (os.uname().machine,)
+    try:
+        data = b""
+        while b"\n\n" not in data:
+            more = os.read(fd, 4096)
+            if not more:
+                break
+            data += more
+    finally:
+        os.close(fd)
+    for line in data.partition(b"\n\n")[0].splitlines():
+        if line.startswith((b"flags", b"Features")):
+            return tuple(sorted(_RELEVANT.intersection(line.decode(errors="replace").split())))
+    return (os.uname().machine,)
