@@ -1,0 +1,131 @@
+/* One kernel as the launcher sees it: the checks its plan prescribes, laid out for one pass over the arguments. */
+#ifndef PYPTO_ENTRY_H
+#define PYPTO_ENTRY_H
+
+#include "launcher.h"
+#include "numpy_layout.h"
+
+enum { MAX_TYPES = 4 };
+
+typedef struct {
+    Py_ssize_t parameter;     /* index among the visible parameters, -1: hidden, made by the launcher */
+    const NumpyDescr *descr;  /* the usual dtype object (borrowed from `prepared`); most arrays share it */
+    int types[MAX_TYPES];     /* type numbers accepted, -1 ends them */
+    int rank, required;       /* required: array flags */
+    int64_t item_size;
+    int64_t bytes;            /* of an array all of whose extents are static, else -1 */
+    const int64_t *dims;      /* >= 0 static, -1-k symbol k */
+} TensorCheck;
+
+typedef struct {
+    Py_ssize_t parameter;
+    int is_float, is_static;
+    int64_t low;              /* range of an integer */
+    uint64_t high;
+    int64_t expected;         /* the slot of a static parameter */
+} ScalarCheck;
+
+typedef struct {
+    Py_ssize_t a, b;          /* indices of tensors */
+    int may_be_same;
+} Pair;
+
+typedef struct {
+    enum { GUARD_GLOBAL, GUARD_CELL, GUARD_CALL } kind;
+    PyObject *subject, *name, *expected; /* borrowed from the entry's tuple of guards */
+    uint64_t seen;                       /* the version of the dict at which a global guard held last, 0: none */
+} Guard;
+
+/* What all entries of one dispatcher have in common, so that arguments are looked at once for all. */
+typedef struct {
+    Py_ssize_t count; /* visible parameters */
+    char *is_tensor;  /* per visible parameter */
+} Signature;
+
+typedef struct {
+    PyObject_HEAD
+    int64_t (*function)(pypto_call *);
+    Signature signature;
+    TensorCheck *tensors;     /* visible ones first */
+    ScalarCheck *scalars;
+    Pair *pairs;
+    Guard *guards;
+    int64_t *dims;            /* storage of TensorCheck.dims */
+    Py_ssize_t *returns;      /* >= 0 a visible parameter, -1-k hidden tensor k */
+    Py_ssize_t ntensors, nhidden, nscalars, npairs, nguards, nsymbols, nreturns; /* nreturns -1: None */
+    Py_ssize_t words;         /* of Frame.rest that a call takes */
+    int64_t scratch, heavy_bytes;
+    int heavy, calls_guards;
+    PyObject *plan, *keepalive, *guard_tuple, *token, *prepared;
+} Entry;
+
+/* The memory of one call.  Everything lives in `words`, unless a kernel has very many parameters:
+ *   values  per visible parameter what the checks look at: an exact ndarray or a Python number (borrowed)
+ *   bound   what the caller passed, in order (borrowed; used only where keywords or defaults had to be placed)
+ *   owned   what had to be made for `values` (strong)
+ *   rest    at the disposal of one entry: data, ends, symbols, scalars, hidden arrays */
+enum { FRAME_WORDS = 192 };
+
+typedef struct {
+    PyObject **values, **bound, **owned;
+    int64_t *rest;
+    Py_ssize_t nowned, room; /* room: words at rest */
+    int64_t bytes;           /* of all array arguments of the entry looked at last */
+    int64_t words[FRAME_WORDS];
+} Frame;
+
+/* 0, or -1 with MemoryError. */
+static inline int frame_open(Frame *frame, Py_ssize_t parameters, Py_ssize_t room)
+{
+    int64_t *words = frame->words;
+    if (UNLIKELY(3 * parameters + room > FRAME_WORDS)) {
+        words = PyMem_Malloc((size_t)(3 * parameters + room) * sizeof *words);
+        if (words == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    frame->values = (PyObject **)words;
+    frame->bound = (PyObject **)(words + parameters);
+    frame->owned = (PyObject **)(words + 2 * parameters);
+    frame->rest = words + 3 * parameters;
+    frame->room = room;
+    frame->nowned = 0;
+    return 0;
+}
+
+static inline void frame_close(Frame *frame)
+{
+    while (UNLIKELY(frame->nowned > 0))
+        Py_DECREF(frame->owned[--frame->nowned]);
+    if (UNLIKELY((int64_t *)frame->values != frame->words))
+        PyMem_Free(frame->values);
+}
+
+/* The three steps of a call; each gives 1, 0 where the arguments do not fit, -1 with an exception. */
+static int values_resolve(Frame *frame, const Signature *signature, PyObject *const *args);
+static int entry_match(Entry *entry, Frame *frame, PyObject *token);
+/* Calls the kernel on what a match left in the frame; `args` are the caller's own objects. */
+static PyObject *entry_run(Entry *entry, Frame *frame, PyObject *const *args);
+
+/* Of the shapes of all array arguments: one round per rank and extent. */
+static inline uint64_t hash_step(uint64_t hash, int64_t value)
+{
+    hash = (hash ^ (uint64_t)value) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 29);
+}
+
+/* 1 and the hash of the shapes that an entry takes, or 0 where it takes more than one. */
+static int entry_is_static(const Entry *entry, uint64_t *shape_hash);
+
+/* Finds out whether dicts carry versions that change with their content; -1 with an exception. */
+static int guards_setup(void);
+
+static PyTypeObject *Entry_Type;
+static PyObject *entry_type_new(PyObject *module);
+
+/* Fills the checks of a fresh entry from its objects; -1 with an exception set. */
+static int entry_read(Entry *entry);
+static void entry_free_checks(Entry *entry);
+
+#endif

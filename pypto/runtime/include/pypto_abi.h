@@ -1,0 +1,37 @@
+/* The border between a compiled kernel and whoever calls it.
+ *
+ * In: one call record.  Out: 0, or 1 + the index of the launch plan's site that failed.  Invariant: a kernel knows
+ * nothing of Python and keeps nothing of the record after it returns.  Fields are only ever appended, so that a kernel
+ * built against an older copy of this file stays callable.
+ */
+#ifndef PYPTO_ABI_H
+#define PYPTO_ABI_H
+
+#include <stdint.h>
+
+typedef struct pypto_arena pypto_arena;
+
+/* One thread's scratch memory. */
+struct pypto_arena {
+    unsigned char *base; /* 64-byte aligned; at least the plan's scratch_bytes; contents undefined at entry */
+    int64_t size;        /* bytes at base */
+    /* Memory whose size only the run knows: 64-byte aligned, contents undefined, valid until released or until the
+     * call returns.  NULL where there is none, and for a negative size; never NULL for 0. */
+    void *(*alloc)(pypto_arena *arena, int64_t bytes);
+    int64_t (*mark)(pypto_arena *arena);                /* the present state of alloc */
+    void (*release)(pypto_arena *arena, int64_t mark);  /* gives back all that was allocated since that mark */
+};
+
+typedef struct pypto_call {
+    void *const *data;      /* a pointer per tensor parameter, in parameter order (hidden outputs last) */
+    const int64_t *dims;    /* a value per symbol of the plan */
+    const int64_t *scalars; /* 8 bytes per scalar parameter, static ones too: integers as int64 (unsigned ones as
+                             * their bits), BOOL as 0 or 1, floats as the bits of a double, not yet rounded to the
+                             * parameter's type */
+    pypto_arena *arena;     /* never NULL */
+    int64_t fault[4];       /* zero at entry; the values that explain a non-zero result */
+} pypto_call;
+
+int64_t pypto_entry(pypto_call *call);
+
+#endif

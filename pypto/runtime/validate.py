@@ -1,0 +1,240 @@
+"""Whether arguments fit a kernel, in Python: the reference for what every dispatcher accepts, and all the errors.
+
+In: a launch plan and the bound arguments.  Out: the addresses and numbers to call with, or one error that names the
+function, the parameter, what was expected and what came.  Invariant: nothing has been written when an error is raised.
+
+Scalars convert by these rules.  Accepted are Python's and numpy's bools, integers and floats, arrays of rank 0 of
+these, and objects with `__index__` or `__float__`.  Integers (True is 1) fit an integer parameter whose range holds
+them, and every float parameter; floats fit float parameters only, and the kernel rounds them to its type (to an
+infinity where the type ends); BOOL takes bools and the integers 0 and 1.  Nothing wraps, nothing is truncated.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pypto.dtypes import DataType
+from pypto.errors import ArgumentTypeError, ArgumentValueError, InternalError
+from pypto.runtime.arrays import Array, ArrayView, element_type, type_numbers, view
+from pypto.runtime.plan import KernelPlan, Number, ScalarParam, TensorParam, limits, slot
+
+__all__ = ["PreparedCall", "as_array", "bind_check", "plain_scalar", "scalar_value"]
+
+
+class PreparedCall(NamedTuple):
+    """One checked call: an address per tensor parameter, a value per symbol, a slot per scalar parameter, the arrays
+    that keep the addresses alive (hidden outputs included, fresh and zero), and what the call returns."""
+
+    pointers: tuple[int, ...]
+    dims: tuple[int, ...]
+    scalars: tuple[int, ...]
+    arrays: tuple[Array, ...]
+    result: object
+
+
+def bind_check(plan: KernelPlan, args: tuple[Any, ...]) -> PreparedCall:
+    """`args` checked against `plan`, one value per visible parameter in order.
+
+    Raises ArgumentTypeError (wrong kind or dtype) or ArgumentValueError (shape, strides, read-only, overlap, range).
+    """
+    visible = plan.visible()
+    if len(visible) != len(args):
+        raise InternalError(f"{plan.name}: {len(args)} bound arguments for {len(visible)} parameters")
+    dims: list[int | None] = [None] * len(plan.symbols)
+    origin: dict[int, str] = {}
+    arrays: dict[int, Array] = {}
+    scalars = []
+    for i, (p, arg) in enumerate(zip(visible, args, strict=True)):
+        if isinstance(p, ScalarParam):
+            scalars.append(_static_checked(plan, p, scalar_value(plan.name, p.name, p.dtype, arg)))
+        else:
+            found = as_array(plan.name, p.name, arg, _expected(plan, p))
+            _check_type(plan, p, found.array)
+            _check_shape(plan, p, found.array, dims, origin)
+            _check_memory(plan, p, found)
+            arrays[i] = found.array
+    _check_overlap(plan, arrays)
+    extents = tuple(d for d in dims if d is not None)
+    for i, h in enumerate(plan.params[len(visible) :], len(visible)):
+        assert isinstance(h, TensorParam)
+        arrays[i] = np.zeros([d if d >= 0 else extents[-1 - d] for d in h.dims], h.dtype.numpy())
+    handed = [args[i] if i < len(args) else arrays[i] for i in plan.returns or ()]
+    result = None if plan.returns is None else handed[0] if len(handed) == 1 else tuple(handed)
+    return PreparedCall(tuple(_address(a) for a in arrays.values()), extents, tuple(scalars), tuple(arrays.values()), result)
+
+
+def as_array(function: str, name: str, obj: object, expected: str = "a tensor") -> ArrayView:
+    """The argument as an array over its own memory, or an error that says which argument of which function is none."""
+    if type(obj) is np.ndarray:
+        return ArrayView(obj, obj, None if obj.flags.writeable else "the array is read-only")
+    try:
+        found = view(obj)
+    except (ArgumentTypeError, ArgumentValueError) as e:
+        raise type(e)(f"{function}: {name!r} is {e.message}", hint=e.hint) from None
+    if found is None:
+        raise ArgumentTypeError(
+            f"{function}: {name!r} expects {expected}, got {_shown(obj)}",
+            hint="pass a numpy array, a torch tensor, or another array that can share its memory",
+        )
+    return found
+
+
+def _check_type(plan: KernelPlan, p: TensorParam, array: Array) -> None:
+    dtype = array.dtype
+    if dtype.num in type_numbers(p.dtype) and dtype.isnative:
+        return
+    hint = None
+    if not dtype.isnative:
+        hint = f"the bytes of {dtype.str!r} are swapped: pass {p.name}.astype({dtype.newbyteorder('=').str!r})"
+    raise ArgumentTypeError(f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}", hint=hint)
+
+
+def _check_shape(plan: KernelPlan, p: TensorParam, array: Array, dims: list[int | None], origin: dict[int, str]) -> None:
+    """Static extents, and one value per symbol over all arguments; `origin` remembers where each value came from."""
+    got = f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}"
+    if array.ndim != len(p.dims):
+        raise ArgumentValueError(f"{got}: rank {array.ndim} instead of {len(p.dims)}")
+    for axis, (want, extent) in enumerate(zip(p.dims, array.shape, strict=True)):
+        if want >= 0:
+            if extent != want:
+                raise ArgumentValueError(f"{got}: axis {axis} has {extent} elements instead of {want}")
+            continue
+        k = -1 - want
+        if dims[k] is None:
+            dims[k] = extent
+            origin[k] = f"axis {axis} of {p.name!r}"
+        elif dims[k] != extent:
+            raise ArgumentValueError(f"{got}: {plan.symbols[k]} is {extent} on axis {axis} but {dims[k]} on {origin[k]}")
+
+
+def _check_memory(plan: KernelPlan, p: TensorParam, found: ArrayView) -> None:
+    flags = found.array.flags
+    where = f"{plan.name}: {p.name!r} has strides {found.array.strides} for shape {found.array.shape}"
+    if not flags.c_contiguous:
+        raise ArgumentValueError(
+            f"{where}: it is not dense in row-major order",
+            hint=f"make it contiguous with numpy.ascontiguousarray({p.name})",
+        )
+    if not flags.aligned:
+        raise ArgumentValueError(
+            f"{where}, at an address that is no multiple of its elements' alignment", hint=f"pass {p.name}.copy()"
+        )
+    if p.direction != "in" and (found.read_only is not None or not flags.writeable):
+        reason = found.read_only or "the array is read-only"
+        raise ArgumentValueError(
+            f"{plan.name}: {p.name!r} is written but read-only: {reason}", hint="pass an array that may be written"
+        )
+
+
+def _check_overlap(plan: KernelPlan, arrays: dict[int, Array]) -> None:
+    # Every array is dense here, so that its bytes are one interval.
+    for i, j, may_be_same in plan.pairs():
+        a, b = arrays[i], arrays[j]
+        start, other = _address(a), _address(b)
+        if a.nbytes == 0 or b.nbytes == 0 or start + a.nbytes <= other or other + b.nbytes <= start:
+            continue
+        same = start == other and a.shape == b.shape
+        if same and may_be_same:
+            continue
+        p, q = plan.params[i], plan.params[j]
+        how = "are the same array" if same else "overlap in memory"
+        raise ArgumentValueError(
+            f"{plan.name}: {p.name!r} and {q.name!r} {how}, and at least one of them is written",
+            hint="pass separate arrays, a copy of one, say",
+        )
+
+
+def plain_scalar(obj: object) -> Number | None:
+    """The Python number that `obj` stands for, exactly a bool, an int or a float; None where it stands for none."""
+    if isinstance(obj, bool):
+        return obj
+    if isinstance(obj, int):
+        return int.__int__(obj)
+    if isinstance(obj, float):
+        return float.__float__(obj)
+    if obj is None or isinstance(obj, (str, bytes, bytearray, complex)):
+        return None
+    if isinstance(obj, (np.generic, np.ndarray)):
+        return _numpy_scalar(obj)
+    shape: Any = getattr(obj, "shape", ())
+    item = getattr(obj, "item", None)
+    if isinstance(shape, tuple) and shape != ():
+        return None
+    if hasattr(obj, "shape") and item is not None:
+        value = item()
+        return value if type(value) in (bool, int, float) else None
+    convert: Any = operator.index if hasattr(type(obj), "__index__") else float if hasattr(type(obj), "__float__") else None
+    try:
+        number: Number | None = None if convert is None else convert(obj)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number
+
+
+def _numpy_scalar(obj: np.generic[Any] | Array) -> Number | None:
+    if obj.shape != ():
+        return None
+    if obj.dtype.kind == "b":
+        return bool(obj)
+    known = element_type(obj.dtype)
+    if obj.dtype.kind in "iu" or (known is not None and known.is_int()):
+        return int(obj)
+    return float(obj) if obj.dtype.kind == "f" or known is not None else None
+
+
+def scalar_value(function: str, name: str, dtype: DataType, obj: object) -> Number:
+    """The value of a scalar argument: a bool for BOOL, an int for integers, a float (not yet rounded to the type) for floats."""
+    value = plain_scalar(obj)
+    if value is None:
+        raise ArgumentTypeError(f"{function}: {name!r} expects a scalar of type {dtype.name}, got {_shown(obj)}")
+    if dtype.is_float():
+        try:
+            return float(value)
+        except OverflowError:
+            raise ArgumentValueError(f"{function}: {name!r} expects {dtype.name}, got an integer beyond every float") from None
+    if type(value) is float:
+        raise ArgumentTypeError(
+            f"{function}: {name!r} expects {dtype.name}, got {_shown(obj)}",
+            hint="convert it, with int(), if that is what you mean",
+        )
+    low, high = (0, 1) if dtype is DataType.BOOL else limits(dtype)
+    if not low <= value <= high:
+        raise ArgumentValueError(f"{function}: {name!r} expects {dtype.name}, which holds {low} to {high}, got {_shown(obj)}")
+    return bool(value) if dtype is DataType.BOOL else int(value)
+
+
+def _static_checked(plan: KernelPlan, p: ScalarParam, value: Number) -> int:
+    bits = slot(value)
+    if p.static is not None and bits != slot(p.static) and (value == value or p.static == p.static):
+        raise ArgumentValueError(f"{plan.name}: {p.name!r} was compiled for {p.static!r}, got {value!r}")
+    return bits
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _expected(plan: KernelPlan, p: TensorParam) -> str:
+    extents = ", ".join(str(d) if d >= 0 else plan.symbols[-1 - d] for d in p.dims)
+    return f"{p.dtype.name} [{extents}]"
+
+
+def _described(array: Array) -> str:
+    known = element_type(array.dtype)
+    name = known.name if known is not None else array.dtype.name if array.dtype.isnative else repr(array.dtype.str)
+    return f"{name} [{', '.join(map(str, array.shape))}]"
+
+
+def _shown(obj: object) -> str:
+    """Type and value of an argument, at most a line of it."""
+    if isinstance(obj, np.ndarray):
+        return f"an array of {_described(obj)}"
+    shape = getattr(obj, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"a {type(obj).__name__} of shape {tuple(shape)}"
+    return f"{type(obj).__name__} {reprlib.repr(obj)}"
