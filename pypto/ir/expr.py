@@ -53,6 +53,12 @@ class IRNode(Node):
     def same_as(self, other: object) -> bool:
         return self is other
 
+    def as_python(self, prefix: str = "pl", concise: bool = False, format: bool = True) -> str:
+        """The node in the language's own syntax, as `pypto.ir.python_print` writes it."""
+        from pypto.ir.printer import python_print  # the printer knows all node kinds, and few who build nodes print them
+
+        return python_print(self, prefix, concise, format)
+
 
 class Expr(IRNode):
     """Base of expressions; `type` is the type of the value."""

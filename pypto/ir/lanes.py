@@ -9,7 +9,8 @@ to nearest even per instruction, integers wrap, nothing is reassociated or contr
     div sqrt             floats                         rint floor ceil trunc   floats
     tdiv fdiv fmod       integers: truncating and floor quotient, floor remainder; by zero 0, MIN / -1 is MIN, MIN % -1 is 0
     neg abs              floats: the sign bit           lt le gt ge eq ne   -> mask, false for NaN except ne
-    band bor bnot        masks                          and or xor not shl shr  integers; shr arithmetic for signed types
+    band bor bnot        masks                          and or xor not shl shr  integers; shr arithmetic for signed types;
+                         a shift by less than 0 or by the width and more shifts everything out (0, or the sign bits)
     select               mask ? a : b                   bits                same bits, other type of the same width
     cvt                  value conversion: integers wrap or extend; to a float, nearest even; float to integer truncates
                          and must be in range (programs clamp first)

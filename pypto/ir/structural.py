@@ -7,6 +7,7 @@ Spans, name hints and comments never count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pypto.ir.node import DEFINITION, IGNORED, MANY, MAP, ONE, Node
@@ -44,14 +45,14 @@ class _Comparison:
     def value(self, a: Any, b: Any) -> Difference | None:
         if isinstance(a, Node):
             return self.node(a, b)
-        if isinstance(a, tuple) and isinstance(b, tuple):
+        if isinstance(a, (tuple, list)) and type(a) is type(b):
             return self.many(a, b)
         if isinstance(a, dict) and isinstance(b, dict):
             return self.mapping(a, b)
         # 1, True and 1.0 are different attribute values.
         return None if type(a) is type(b) and (a == b or (a != a and b != b)) else Difference(a, b)
 
-    def many(self, a: tuple[Any, ...], b: tuple[Any, ...]) -> Difference | None:
+    def many(self, a: Sequence[Any], b: Sequence[Any]) -> Difference | None:
         if len(a) != len(b):
             return Difference(a, b)
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
@@ -70,7 +71,7 @@ class _Comparison:
         return None
 
     def node(self, a: Node, b: Any) -> Difference | None:
-        if a is b and not self.forward:
+        if a is b and not self.forward and not self.auto_map:
             return None
         if a.__identity__:
             return self.use(a, b)
@@ -114,9 +115,9 @@ class _Comparison:
             return None if known is b else Difference(a, b)
         if b in self.backward:
             return Difference(a, b)
-        if a is b:
-            return None
-        if not self.auto_map or type(a) is not type(b):
+        if not self.auto_map:
+            return None if a is b else Difference(a, b)
+        if type(a) is not type(b):
             return Difference(a, b)
         d = self.fields(a, b)
         if d is None:
@@ -137,8 +138,8 @@ class _Hasher:
     def value(self, a: Any) -> int:
         if isinstance(a, Node):
             return self.node(a)
-        if isinstance(a, tuple):
-            return hash(("tuple", *(self.value(x) for x in a)))
+        if isinstance(a, (tuple, list)):
+            return hash((type(a).__name__, *(self.value(x) for x in a)))
         if isinstance(a, dict):
             return hash(frozenset((k, self.value(v)) for k, v in a.items()))
         return hash((type(a).__name__, 0.0 if a != a else a))

@@ -5,6 +5,7 @@ Invariant: types are values. They compare and hash structurally, and are never c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from pypto.dtypes import DataType
@@ -129,6 +130,9 @@ _SCALARS: dict[DataType, ScalarType] = {}
 @node
 class TupleType(Type):
     types: tuple[Type, ...]
+
+    def __init__(self, types: Iterable[Type]) -> None:
+        object.__setattr__(self, "types", tuple(types))
 
 
 @node

@@ -74,7 +74,7 @@ def obtain(
     context = CURRENT.get()
     while True:
         record = make_record(dependencies.parts, arguments, options, optimize, code, toolchain)
-        request = Request(kernel.source, kernel.options, arguments, options, optimize)
+        request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize)
         if context is not None and context.is_diagnostic:
             stats.bypass("a PassContext with instruments watches the compilation")
             try:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from pypto.codegen.native.unit import NativeUnit, generate
 from pypto.enums import MemoryPlanner
-from pypto.frontend.kernels import parse_kernel
+from pypto.frontend.kernels import ParsedKernel, parse_kernel
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument, StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
 from pypto.passes.context import PassOptions
-from pypto.passes.manager import Lowered, lower
+from pypto.passes.framework import Pass
+from pypto.passes.pipeline import lower
 from pypto.runtime import stats
 from pypto.runtime.build import compile_shared
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
@@ -27,28 +28,50 @@ from pypto.runtime.toolchain import Toolchain
 __all__ = ["FILES", "Request", "build", "lower_request", "parse_request"]
 
 FILES = ("plan.msgpack", "kernel.so")  # what a warm call needs
+_LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
 
 
 class Request(NamedTuple):
-    """One compilation: what is compiled, for which arguments, with which options."""
+    """One compilation: what is compiled, for which arguments, with which options.
+
+    `sources` are the entry and its helpers in the order of the artifact key: failing places are numbered by them.
+    """
 
     source: Source
+    sources: tuple[Source, ...]
     decorator: Mapping[str, Any]
     arguments: dict[str, Argument]
     options: PassOptions
     optimize: bool
 
 
-def parse_request(request: Request) -> Program:
+class LoweredRequest(NamedTuple):
+    """The final programs of both lanes, and the device's as it was before tiles became buffers."""
+
+    device: Program
+    host: Program
+    tile: Program
+    sources: tuple[Source, ...]
+
+
+def parse_request(request: Request) -> ParsedKernel:
     """The program before any pass."""
-    return parse_kernel(request.source, request.arguments, dict(request.decorator)).program
+    return parse_kernel(request.source, request.arguments, options=request.decorator)
 
 
-def lower_request(request: Request) -> Lowered:
-    """The program after all passes, in both lanes."""
+def lower_request(request: Request) -> LoweredRequest:
+    """The program after all passes."""
     stats.count("pipeline_runs")
-    return lower(parse_request(request), request.options)
+    parsed = parse_request(request)
+    tiles: list[Program] = []
+
+    def watch(_: int, p: Pass, program: Program) -> None:
+        if p.name == _LAST_TILE_PASS:
+            tiles.append(program)
+
+    lowered = lower(parsed.program, request.options, watch=watch)
+    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources)
 
 
 def build(request: Request, toolchain: Toolchain, directory: str) -> None:
@@ -57,7 +80,7 @@ def build(request: Request, toolchain: Toolchain, directory: str) -> None:
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
     unit = generate(lowered.host, request.source.name, addressed=addressed, optimize=request.optimize)
     compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
-    _write(directory, "plan.msgpack", plan_of(request, unit).to_bytes())
+    _write(directory, "plan.msgpack", plan_of(request, unit, lowered.sources).to_bytes())
     _write(directory, "device.msgpack", serialize(lowered.device))
     if lowered.tile is not lowered.device:
         _write(directory, "tile.msgpack", serialize(lowered.tile))
@@ -68,7 +91,7 @@ def _write(directory: str, name: str, data: bytes) -> None:
         f.write(data)
 
 
-def plan_of(request: Request, unit: NativeUnit) -> KernelPlan:
+def plan_of(request: Request, unit: NativeUnit, parsed: tuple[Source, ...]) -> KernelPlan:
     """The unit's facts as the launcher wants them; a static parameter keeps its place and takes one value only."""
     params: list[Param] = []
     position: dict[int, int] = {}
@@ -96,8 +119,16 @@ def plan_of(request: Request, unit: NativeUnit) -> KernelPlan:
         None if unit.returns is None else tuple(position[i] for i in unit.returns),
         unit.scratch_bytes,
         unit.work,
-        tuple(Site(*s) for s in unit.sites),  # type: ignore[arg-type]
+        tuple(_site(s, parsed, request.sources) for s in unit.sites),
     )
+
+
+def _site(site: Any, parsed: tuple[Source, ...], sources: tuple[Source, ...]) -> Site:
+    """The frontend numbers sources as it meets them; a warm process knows the order of the key only."""
+    kind, message, number, ordinal = site
+    here = parsed[number] if 0 <= number < len(parsed) else None
+    at = next((i for i, s in enumerate(sources) if s is here), -1)
+    return Site(kind, message, at, ordinal)
 
 
 def _direction(text: str) -> Any:

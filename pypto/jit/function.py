@@ -29,25 +29,8 @@ class JITFunction:
     A call returns the arrays that the function's `return` names (one array, or a tuple of several).
     """
 
-    __slots__ = (
-        "__doc__",
-        "__module__",
-        "__name__",
-        "__qualname__",
-        "__weakref__",
-        "__wrapped__",
-        "_binder",
-        "_dispatcher",
-        "_is_static",
-        "_last",
-        "_parameters",
-        "kernels",
-        "kind",
-        "lock",
-        "options",
-        "source",
-        "static",
-    )
+    # The launcher reads the dispatcher's slot; everything else is an ordinary attribute.
+    __slots__ = ("__dict__", "__weakref__", "_dispatcher")
 
     kind: str
 
@@ -98,7 +81,7 @@ class JITFunction:
 
     def parameters(self) -> tuple[Parameter, ...]:
         if self._parameters is None:
-            from pypto.frontend.dynamic import dynamic_dims
+            from pypto.frontend.signatures import dynamic_dims
 
             self._parameters = parameters_of(self.source, dynamic_dims(self.source))
         return self._parameters
@@ -155,7 +138,7 @@ class JITFunction:
         from pypto.jit import driver
         from pypto.jit.specializing import with_statics
 
-        return with_statics(self._request(self._arguments(args, kwargs), config), driver.parse_request)
+        return with_statics(self._request(self._arguments(args, kwargs), config), driver.parse_request).program
 
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """A stage as text ("c", "tile_ir", "buffer_ir"), for these arguments or for what was compiled last."""
@@ -175,7 +158,7 @@ class JITFunction:
         from pypto.config import NATIVE_OPT
         from pypto.jit.driver import Request
 
-        return Request(self.source, self.options, arguments, _options(config), NATIVE_OPT.get() == "1")
+        return Request(self.source, self._dependencies().sources, self.options, arguments, _options(config), NATIVE_OPT.get() == "1")
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Argument]:
         tensors = {p.name for p in self.parameters() if p.kind == "tensor"}

@@ -13,8 +13,6 @@ __all__ = ["JITHelper"]
 class JITHelper:
     """A dependency of kernels: `kind`, captured `source`, decorator `options`.  It cannot be called from Python."""
 
-    __slots__ = ("__doc__", "__module__", "__name__", "__qualname__", "kind", "options", "source")
-
     def __init__(self, kind: str, source: Source, options: dict[str, Any]) -> None:
         self.kind, self.source, self.options = kind, source, dict(options)
         function = source.function

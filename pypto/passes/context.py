@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
 
-__all__ = ["CURRENT", "PassContext", "PassOptions", "effective"]
+__all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "PassContext", "PassOptions", "effective"]
 
 NONE, BASIC, ROUNDTRIP = 0, 1, 2  # verification levels
+# Part of every artifact key: raised whenever the meaning or the default selection of Buffer IR changes.
+BUFFER_SEMANTICS = 1
 
 
 class PassOptions(NamedTuple):
@@ -60,7 +62,7 @@ class PassContext:
         )
         self.diagnostic_phase, self.disabled_diagnostics = diagnostic_phase, disabled_diagnostics
         self.options = PassOptions(memory_planner, enable_buffer_ir, enable_pypto_l0c_double_buffer, runtime, platform)
-        self._tokens: list[Token[PassContext | None]] = []
+        self._tokens: list[tuple[Token[PassContext | None], Token[object]]] = []
 
     @staticmethod
     def current() -> PassContext | None:
@@ -94,16 +96,31 @@ class PassContext:
     def get_enable_buffer_ir(self) -> bool:
         return self.options.enable_buffer_ir
 
+    @property
+    def is_diagnostic(self) -> bool:
+        """Whether compilations in this context must really happen, so that its instruments see them."""
+        return bool(self.instruments)
+
+    def token(self) -> object:
+        """What a dispatcher compares by identity: one object per set of options, a fresh one for diagnostics."""
+        if self.is_diagnostic:
+            return self
+        return None if self.options == _DEFAULT else _TOKENS.setdefault(self.options, self.options)
+
     def __enter__(self) -> PassContext:
-        self._tokens.append(CURRENT.set(self))
+        self._tokens.append((CURRENT.set(self), TOKEN.set(self.token())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        CURRENT.reset(self._tokens.pop())
+        current, token = self._tokens.pop()
+        CURRENT.reset(current)
+        TOKEN.reset(token)
 
 
 CURRENT: ContextVar[PassContext | None] = ContextVar("pypto.PassContext", default=None)
+TOKEN: ContextVar[object] = ContextVar("pypto.PassContext.token", default=None)
 _DEFAULT = PassOptions()
+_TOKENS: dict[PassOptions, PassOptions] = {}
 
 
 def effective() -> PassOptions:

@@ -17,6 +17,7 @@ RANKS = {
     "errors": 1,
     "dtypes": 1,
     "config": 2,
+    "_lazy": 2,
     "language": 3,
     "target": 4,
     "ir": 5,

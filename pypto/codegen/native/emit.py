@@ -138,7 +138,7 @@ class Names:
         name, n = base, 1
         while name in self.used or _looks_generated(name):
             n += 1
-            name = f"{base}_{n}"
+            name = f"{base}_u{n}"
         self.used.add(name)
         return name
 

@@ -59,13 +59,15 @@ def _from_int(b: Builder, x: Lane, target: str) -> Lane:
     if target == "b8":
         return x.ne(0).to("b8")
     if target in ("f16", "bf16"):
-        # Integers up to 32 bits reach a half through binary64, which holds them: one rounding in all.
+        # Integers up to 16 bits are exact in binary32.
         return x.to("f32").to(target) if x.type in ("i8", "u8", "i16", "u16") else _int_to_half(b, x, target)
     return x.to(target)
 
 
 def _int_to_half(b: Builder, x: Lane, target: str) -> Lane:
     """Round an integer to binary32 toward zero with a sticky last bit, so that the second rounding is the only one."""
+    if x.type in ("i64", "u64"):
+        x = _fits_f64(b, x)
     f = x.to("f32")
     back = f.to("f64")
     exact = x.to("f64")
@@ -75,6 +77,15 @@ def _int_to_half(b: Builder, x: Lane, target: str) -> Lane:
     toward_zero = b.select(away, bits - 1, bits)
     sticky = b.select(inexact, toward_zero | 1, bits)
     return sticky.bits("f32").to(target)
+
+
+def _fits_f64(b: Builder, x: Lane) -> Lane:
+    """Where binary64 might not hold x: its low eleven bits folded into the one above them (rounding to odd)."""
+    top = x >> 52
+    small = top.eq(0) | top.eq(-1) if x.type == "i64" else top.eq(0)
+    zero, sticky = b.const(0, x.type), b.const(0x800, x.type)
+    folded = ((x >> 11) << 11) | b.select((x & 0x7FF).eq(0), zero, sticky)
+    return b.select(small, x, folded)
 
 
 def rounded(b: Builder, x: Lane, mode: int) -> Lane:

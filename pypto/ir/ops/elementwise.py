@@ -82,6 +82,7 @@ class Unary(NamedTuple):
     buffer: tuple[DataType, ...] = ()
     in_place: bool = True
     precise: bool = False
+    half: LaneFunction | None = None  # what halves compute instead, before the one rounding
 
 
 BINARY = (
@@ -113,8 +114,8 @@ BINARY = (
 UNARY = (
     Unary("abs", fn.absolute, "tabs", "|x|", FLOATS, _F32),
     Unary("neg", fn.neg, "tneg", "-x; integers wrap", ARITH, _F32),
-    Unary("exp", tr.exp, "texp", "e ** x", FLOATS, _F32),
-    Unary("log", tr.log, "tlog", "natural logarithm; NaN below 0, -inf at 0", FLOATS, _F32, precise=True),
+    Unary("exp", tr.exp, "texp", "e ** x", FLOATS, _F32, half=tr.exp_odd),
+    Unary("log", tr.log, "tlog", "natural logarithm; NaN below 0, -inf at 0", FLOATS, _F32, precise=True, half=tr.log_odd),
     Unary("sqrt", fn.sqrt, "tsqrt", "square root; NaN below 0", FLOATS, _F32),
     Unary("rsqrt", fn.rsqrt, "trsqrt", "1 / sqrt(x)", FLOATS, in_place=False, precise=True),
     Unary("recip", fn.recip, "trecip", "1 / x", FLOATS, _F32, in_place=False, precise=True),
@@ -200,7 +201,7 @@ def _scalar_ops(row: Binary, lane: fn.Build) -> list[OpDef]:
 
 
 def _unary_ops(row: Unary) -> list[OpDef]:
-    form = Lanewise((FULL,), fn.lanes(row.f))
+    form = Lanewise((FULL,), fn.lanes(row.f, row.half))
     attrs = _PRECISE if row.precise else ()
     common: dict[str, Any] = {
         "effects": (R,),

@@ -18,14 +18,18 @@ Build = Callable[[tuple[DataType, ...], DataType, Mapping[str, Any]], LaneProgra
 _HALF = ("f16", "bf16")
 
 
-def lanes(f: LaneFunction) -> Build:
-    """A program builder for a function of lanes of one element type; halves are widened and rounded once."""
+def lanes(f: LaneFunction, half_form: LaneFunction | None = None) -> Build:
+    """A program builder for a function of lanes of one element type; halves are widened and rounded once.
+
+    `half_form` is computed for halves in place of `f`, where the rounding of f's binary32 result to a half would be a
+    second rounding that shows.
+    """
 
     def widened(b: Builder, *xs: Lane) -> Lane:
         half = next((x.type for x in xs if x.type in _HALF), None)
         if half is None:
             return f(b, *xs)
-        out = f(b, *(x.to("f32") if x.type in _HALF else x for x in xs))
+        out = (half_form or f)(b, *(x.to("f32") if x.type in _HALF else x for x in xs))
         return out.to(half) if out.type == "f32" else out
 
     widened.__name__ = getattr(f, "__name__", "lane function")

@@ -1,0 +1,1 @@
+"""Judges of program properties; none of them imports a pass."""

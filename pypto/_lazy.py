@@ -1,0 +1,73 @@
+"""Public names that load on first use.
+
+In: a table of names and the modules they live in.  Out: a module `__getattr__` that resolves them, so that importing a package
+costs nothing until something of it is used.
+Invariant: a name of the table gives an object or a NotSupportedError that says what to use instead, never an AttributeError.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pypto.errors import NotSupportedError
+
+__all__ = ["Facade"]
+
+
+class Facade:
+    """The names of one package.
+
+    `homes`: (module, names in it); `modules`: public submodules; `aliases`: name -> (module, attribute), "" for the module
+    itself; `optional`: name -> (module, attribute, what to use where there is none yet); `unsupported`: (reason, names).
+    """
+
+    def __init__(
+        self,
+        package: str,
+        homes: Iterable[tuple[str, str]] = (),
+        *,
+        modules: str = "",
+        aliases: Mapping[str, tuple[str, str]] | None = None,
+        optional: Mapping[str, tuple[str, str, str]] | None = None,
+        unsupported: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.package = package
+        self._homes = {name: (module, name) for module, names in homes for name in names.split()}
+        self._homes.update({name: (f"{package}.{name}", "") for name in modules.split()})
+        self._homes.update(aliases or {})
+        self._optional = dict(optional or {})
+        self._unsupported = {name: reason for reason, names in unsupported for name in names.split()}
+
+    def names(self) -> list[str]:
+        """Every name that resolves to an object of this version."""
+        return sorted(self._homes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._homes or name in self._optional
+
+    def load(self, name: str) -> Any:
+        """The object behind a name; NotSupportedError for a known name without one, AttributeError for any other."""
+        home = self._homes.get(name)
+        if home is not None:
+            module = importlib.import_module(home[0])
+            return getattr(module, home[1]) if home[1] else module
+        if name in self._optional:
+            return self._load_optional(name)
+        if name in self._unsupported:
+            raise NotSupportedError(f"{self.package}.{name} is not supported", hint=self._unsupported[name])
+        raise AttributeError(f"module {self.package!r} has no attribute {name!r}")
+
+    def _load_optional(self, name: str) -> Any:
+        home, attribute, instead = self._optional[name]
+        try:
+            module = importlib.import_module(home)
+        except ModuleNotFoundError as e:
+            if e.name is None or not (home == e.name or home.startswith(f"{e.name}.")):
+                raise
+            module = None
+        found = module if not attribute else getattr(module, attribute, None)
+        if found is None:
+            raise NotSupportedError(f"{self.package}.{name} is not available in this version", hint=instead)
+        return found

@@ -1,0 +1,267 @@
+"""The interpreter: statements, functions and calls, at every stage of a program.
+
+In: a program and the arrays and scalars of its entry.  Out: what the entry returns; output arrays are changed in place.
+Invariant: it is the oracle.  Statements run one after the other in program order, yields assign simultaneously, blocks of a
+launch run in ascending order; it knows operators only through their table, and nothing of passes and generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from pypto.debug.apply import Application, lanewise, reduce
+from pypto.debug.arguments import as_result, bind_parameters, check_count, entry_of, from_user
+from pypto.debug.frame import Frame, Position, Value
+from pypto.debug.memory import ArenaPlace, Block
+from pypto.debug.moves import SPECIAL
+from pypto.debug.storage import Placement, Storage, placement_of
+from pypto.errors import InternalError, KernelError, NotSupportedError
+from pypto.ir import ops
+from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
+from pypto.ir.opdef import Lanewise, Reduce, Special
+from pypto.ir.program import Function, Program
+from pypto.ir.shaped import TileType
+from pypto.ir.stmt import (
+    AssignStmt,
+    BreakStmt,
+    ContinueStmt,
+    EvalStmt,
+    ForStmt,
+    IfStmt,
+    InCoreScopeStmt,
+    ReturnStmt,
+    ScopeStmt,
+    SeqStmts,
+    SplitAivScopeStmt,
+    SpmdScopeStmt,
+    Stmt,
+    WhileStmt,
+    YieldStmt,
+)
+from pypto.span import Span
+
+__all__ = ["interpret", "run"]
+
+
+def run(program: Program, entry: str | None, args: Sequence[Any], placement: Placement | None = None) -> Any:
+    """Execute `entry` (by default the one function that no other calls) on numpy arrays and scalars, in its parameters' order.
+
+    Returns what the function returns: None, an array or scalar, or a tuple of them; a returned parameter is the caller's own
+    array.  `placement` says what memrefs mean; by default each function's own memrefs decide (`placement_of`).
+    Raises ArgumentTypeError and ArgumentValueError for arguments that do not fit, KernelBoundsError for a window that
+    leaves its tensor, KernelError for an empty reduction or a loop that does not advance, NotSupportedError for what only the
+    device executes.
+    """
+    f = entry_of(program, entry)
+    check_count(f, args)
+    values = [from_user(f, i, a) for i, a in enumerate(args)]
+    return as_result(_Run(program, placement).enter(f, values, Position(), False, f.span))
+
+
+def interpret(
+    target: Program | Function, args: Sequence[Any], entry: str | None = None, placement: Placement | None = None
+) -> Any:
+    """As `run`, of a program or of a function that calls no other."""
+    return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
+
+
+class _Flow(Enum):
+    YIELD = 0
+    BREAK = 1
+    CONTINUE = 2
+    RETURN = 3
+
+
+class _Leave(NamedTuple):
+    """How a body was left before, or at, its end."""
+
+    how: _Flow
+    values: tuple[Value, ...] = ()
+
+
+class _Run:
+    """One execution of a program."""
+
+    def __init__(self, program: Program, placement: Placement | None) -> None:
+        self.functions = {f.name: f for f in program.function_list}
+        self.placement = placement
+        self.tasks = 0
+
+    # -- functions --
+
+    def enter(self, f: Function, args: Sequence[Value], position: Position, on_core: bool, span: Span) -> tuple[Value, ...]:
+        """Execute a function; what it returns."""
+        storage = Storage(self.placement if self.placement is not None else placement_of(f))
+        frame = Frame(self.call, storage, position, on_core or f.is_device)
+        bind_parameters(f, args, frame, span)
+        left = self.body(frame, f.body)
+        return left.values if left is not None and left.how is _Flow.RETURN else ()
+
+    def call(self, frame: Frame, e: Call | Submit, var: Var | None) -> Value:
+        """The value of an operator or function applied; `var` is the variable it is assigned to."""
+        op = ops.find(e.op.name)
+        if isinstance(e, Call) and op is not None:
+            app = Application(frame, op, e, [frame.evaluate(a) for a in e.args], var)
+            if isinstance(op.semantics, Lanewise):
+                made: Value = lanewise(app, op.semantics)
+            elif isinstance(op.semantics, Reduce):
+                made = reduce(app, op.semantics)
+            else:
+                made = SPECIAL[op.semantics.kind](app)
+            return made
+        return self._call_function(frame, e)
+
+    def _call_function(self, frame: Frame, e: Call | Submit) -> Value:
+        f = self.functions.get(e.op.name)
+        if f is None:
+            raise NotSupportedError(f"'{e.op.name}' is not executed on the host", e.span)
+        args = [frame.evaluate(a) for a in e.args]
+        if len(args) != len(f.params):
+            raise InternalError(f"'{f.name}' takes {len(f.params)} arguments, the call has {len(args)}")
+        if isinstance(e, Submit) and e.predicate is not None:
+            raise NotSupportedError("a launch under a predicate is not executed on the host", e.span, "launch it inside an `if`")
+        blocks = e.core_num if isinstance(e, Submit) else e.attrs.get("core_num")
+        results: tuple[Value, ...] = ()
+        for position in self._positions(frame, blocks, e.span):
+            results = self.enter(f, args, position, frame.on_core, e.span)
+        if not frame.on_core:
+            # What a kernel hands out lies in global memory from here on.
+            results = tuple(_global(r) for r in results)
+        if isinstance(e, Submit):
+            self.tasks += 1
+            return (*results, self.tasks)
+        return results if len(results) > 1 else results[0] if results else None
+
+    @staticmethod
+    def _positions(frame: Frame, blocks: Expr | int | None, span: Span) -> list[Position]:
+        if blocks is None:
+            return [frame.position]
+        n = blocks if isinstance(blocks, int) else frame.integer(blocks)
+        if n < 1:
+            raise KernelError(f"a launch of {n} blocks", span, "the number of blocks must be positive")
+        return [frame.position._replace(block=i, blocks=n) for i in range(n)]
+
+    # -- statements --
+
+    def body(self, frame: Frame, s: Stmt) -> _Leave | None:
+        """Execute a statement; how control leaves it, None at its end."""
+        if isinstance(s, SeqStmts):
+            for inner in s.stmts:
+                left = self.body(frame, inner)
+                if left is not None:
+                    return left
+            return None
+        if isinstance(s, AssignStmt):
+            self._assign(frame, s)
+            return None
+        if isinstance(s, EvalStmt):
+            frame.evaluate(s.expr)
+            return None
+        if isinstance(s, (ForStmt, WhileStmt)):
+            return self._loop(frame, s)
+        if isinstance(s, IfStmt):
+            return self._if(frame, s)
+        if isinstance(s, (YieldStmt, ReturnStmt)):
+            how = _Flow.YIELD if isinstance(s, YieldStmt) else _Flow.RETURN
+            return _Leave(how, tuple(frame.evaluate(v) for v in s.value))
+        if isinstance(s, (BreakStmt, ContinueStmt)):
+            return _Leave(_Flow.BREAK if isinstance(s, BreakStmt) else _Flow.CONTINUE)
+        if isinstance(s, ScopeStmt):
+            return self._scope(frame, s)
+        raise NotSupportedError(f"{type(s).__name__} is not executed on the host", s.span)
+
+    def _assign(self, frame: Frame, s: AssignStmt) -> None:
+        value = self.call(frame, s.value, s.var) if isinstance(s.value, Call) else frame.evaluate(s.value)
+        if isinstance(s.value, Call) and _aliases(s.value, s.var):
+            _check_alias(frame, s.value, s.var, value)
+            frame.values[s.var] = value
+        else:
+            frame.bind((s.var,), (value,))
+
+    def _if(self, frame: Frame, s: IfStmt) -> _Leave | None:
+        arm = s.then_body if frame.evaluate(s.condition) else s.else_body
+        left = self.body(frame, arm) if arm is not None else None
+        if left is None or left.how is not _Flow.YIELD:
+            return left
+        frame.bind(s.return_vars, left.values)
+        return None
+
+    def _loop(self, frame: Frame, s: ForStmt | WhileStmt) -> _Leave | None:
+        frame.bind(s.iter_args, [frame.evaluate(a.initValue) for a in s.iter_args])
+        for _ in self._trips(frame, s):
+            left = self.body(frame, s.body)
+            if left is None or left.how is _Flow.CONTINUE:
+                continue
+            if left.how is _Flow.RETURN:
+                return left
+            if left.how is _Flow.BREAK:
+                break
+            frame.bind(s.iter_args, left.values)
+        # Left by break or never entered, the carries are what they were.
+        frame.bind(s.return_vars, [frame.values[a] for a in s.iter_args])
+        return None
+
+    @staticmethod
+    def _trips(frame: Frame, s: ForStmt | WhileStmt) -> Iterable[None]:
+        if isinstance(s, WhileStmt):
+            while frame.evaluate(s.condition):
+                yield
+            return
+        start, stop, step = (frame.integer(e) for e in (s.start, s.stop, s.step))
+        if step == 0:
+            raise KernelError("the step of this loop is 0", s.span, "a loop advances by a step other than 0")
+        for i in range(start, stop, step):
+            frame.values[s.loop_var] = i
+            yield
+
+    def _scope(self, frame: Frame, s: ScopeStmt) -> _Leave | None:
+        outside = frame.position, frame.on_core
+        positions = [frame.position]
+        if isinstance(s, SpmdScopeStmt):
+            positions = self._positions(frame, s.core_num, s.span)
+        elif isinstance(s, SplitAivScopeStmt):
+            positions = [frame.position._replace(lane=i) for i in range(s.count)]
+        left = None
+        for position in positions:
+            frame.position, frame.on_core = position, frame.on_core or isinstance(s, InCoreScopeStmt)
+            left = self.body(frame, s.body)
+            frame.position, frame.on_core = outside
+            if left is not None:
+                break
+        return left
+
+
+def _global(value: Value) -> Value:
+    if isinstance(value, Block) and not isinstance(value.place, ArenaPlace) and not value.gm:
+        return Block(value.place, value.dtype, value.shape, value.valid, gm=True)
+    return value
+
+
+# -- aliases in modelled memories --------------------------------------------------------------------------------------
+
+
+def _aliases(call: Call, var: Var) -> bool:
+    """Whether a view's variable belongs to its source's allocation, so that nothing moves."""
+    op = ops.of(call)
+    if op is None or not isinstance(op.semantics, Special) or op.semantics.kind != "view" or not isinstance(var.type, TileType):
+        return False
+    source = call.args[0].type
+    a, b = var.type.memref, source.memref if isinstance(source, TileType) else None
+    return a is not None and b is not None and a.base_ is b.base_
+
+
+def _check_alias(frame: Frame, call: Call, var: Var, value: Value) -> None:
+    """A view at a constant offset of a tile that lies where its type says must lie where its own type says."""
+    if any(not isinstance(x, ConstInt) for a in call.args[1:] for x in getattr(a, "elements", (a,))):
+        return
+    source, value_place = frame.evaluate(call.args[0]), value.place
+    for t, place in ((call.args[0].type, source.place), (var.type, value_place)):
+        want = frame.storage.place(t, frame.integer)  # type: ignore[arg-type]
+        if want is None or not isinstance(place, ArenaPlace) or not place.at.size:
+            return
+        if want.start != place.start:
+            if place is not value_place:
+                return  # a window at a run-time offset: its memref names the parent
+            raise InternalError(f"{var.name_hint} views address {place.start}, its memref says {want.start}")

@@ -1,0 +1,229 @@
+"""Expressions of a kernel's body.
+
+In: syntax nodes.  Out: values: IR expressions where something is known only at run time, Python values elsewhere.
+Extends the constant evaluator with the kernel's names, operators on run-time values, subscripts and calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError
+from pypto.frontend import calls, invoke, operators, raw, subscripts
+from pypto.frontend.constants import Evaluator, describe, is_number
+from pypto.frontend.diagnostics import closest
+from pypto.frontend.frame import Frame
+from pypto.frontend.source import Source
+from pypto.ir import ops
+from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
+from pypto.ir.expr import MemRef as IrMemRef
+from pypto.ir.shaped import ShapedType, const_dim
+from pypto.ir.types import ArrayType, TupleType
+from pypto.language.annotations import MemRef
+from pypto.language.annotations import const as language_const
+from pypto.language.operations import Construct, Namespace, Operation
+from pypto.language.symbols import DynVar, SymbolicInt
+
+__all__ = ["Expressions"]
+
+
+class Expressions(Evaluator):
+    """The evaluator of one frame."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame.source)
+        self.frame = frame
+        self.calling: ast.AST | None = None  # the function of the call being read
+        self.annotating = False
+
+    # -- names --
+
+    def on_Name(self, node: ast.Name) -> Any:
+        if self.annotating and self.source.function is None and self.frame.scope.get(node.id) is None:
+            value = self.source.lookup(node.id)
+            return DynVar(node.id) if value is Source.ABSENT else value
+        return self.frame.read(node.id, node)
+
+    def annotation(self, node: ast.expr) -> Any:
+        """The value of an annotation; in a text, an unknown name there is a dynamic extent."""
+        before, self.annotating = self.annotating, True
+        try:
+            return self.value(node)
+        finally:
+            self.annotating = before
+
+    def on_Attribute(self, node: ast.Attribute) -> Any:
+        base = self.value(node.value)
+        if isinstance(base, Expr):
+            return self._property(base, node)
+        if isinstance(base, invoke.Members):
+            return invoke.Callee(node.attr)
+        return self.attribute(base, node)
+
+    def _property(self, base: Expr, node: ast.Attribute) -> Any:
+        t = base.type
+        if isinstance(t, ShapedType) and node.attr == "dtype":
+            return t.dtype
+        if isinstance(t, ShapedType) and node.attr == "shape":
+            return tuple(self._extent(base, i, node) for i in range(len(t.shape)))
+        self.fail(
+            UnsupportedFeatureError,
+            f"Standalone attribute access not supported: {ast.unparse(node)}",
+            node,
+            "a tensor or tile has .shape and .dtype",
+        )
+
+    def _extent(self, base: Expr, axis: int, node: ast.AST) -> Any:
+        t = base.type
+        assert isinstance(t, ShapedType)
+        fixed = const_dim(t.shape[axis])
+        if fixed is not None:
+            return fixed
+        held = base if isinstance(base, Var) else self.frame.plain(base, node)
+        return self.frame.plain(calls.build(self, node, "tensor", "dim", {"tensor": held, "axis": axis}), node)
+
+    def no_attribute(self, base: Any, node: ast.Attribute) -> NoReturn:
+        text, names = ast.unparse(node), [n for n in dir(base) if not n.startswith("_")]
+        hint = closest(node.attr, names)
+        if isinstance(base, Namespace):
+            self.fail(InvalidOperationError, f"Unknown pl.{base.__name__} operation: {node.attr}", node, hint)
+        if getattr(base, "__name__", "") == "pypto.language":
+            called = node is self.calling
+            kind = InvalidOperationError if called else ParserTypeError
+            self.fail(kind, f"Unknown operation '{text}'" if called else f"Unknown name '{text}'", node, hint)
+        super().no_attribute(base, node)
+
+    def attribute(self, base: Any, node: ast.Attribute) -> Any:
+        if self.frame.raw and isinstance(base, Namespace):
+            known = ops.find(f"{base.__name__}.{node.attr.rstrip('_')}") is not None
+            if known or not hasattr(base, node.attr):
+                return Operation(base.__name__, node.attr)
+        return super().attribute(base, node)
+
+    # -- operators --
+
+    def _static(self, *values: Any) -> bool:
+        return not self.frame.raw and all(is_number(v) for v in values)
+
+    def _ready(self, value: Any, node: ast.AST) -> Any:
+        return self.frame.expr(value, node) if isinstance(value, SymbolicInt) else self.frame.surrounding(value, node)
+
+    def binary(self, node: ast.BinOp, f: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        left, right = self._ready(left, node.left), self._ready(right, node.right)
+        if self._static(left, right):
+            return super().binary(node, f, left, right)
+        return operators.binary(self, node, left, right)
+
+    def unary(self, node: ast.UnaryOp, f: Callable[[Any], Any], value: Any) -> Any:
+        value = self._ready(value, node.operand)
+        if self._static(value) or (is_number(value) and isinstance(node.op, ast.USub)):
+            return super().unary(node, f, value)
+        return operators.unary(self, node, value)
+
+    def compare(self, node: ast.Compare, f: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        left, right = self._ready(left, node.left), self._ready(right, node.comparators[0])
+        if self._static(left, right):
+            return super().compare(node, f, left, right)
+        if not isinstance(left, Expr) and not isinstance(right, Expr) and not self.frame.raw:
+            # dtypes, enumeration members and strings can be compared while the text is read
+            return bool(f(left, right))
+        return operators.compare(self, node, left, right)
+
+    def logic(self, node: ast.BoolOp, values: list[Any]) -> Any:
+        values = [self._ready(v, n) for v, n in zip(values, node.values, strict=True)]
+        if self._static(*values):
+            return super().logic(node, values)
+        return operators.logic(self, node, values)
+
+    def apply(self, node: ast.expr, name: str, *args: Any, **keywords: Any) -> Expr:
+        """The DSL entry `pl.<name>` on values that are already there."""
+        entry = ops.find_dsl("", name)
+        if entry is None:
+            self.fail(UnsupportedFeatureError, f"operator not available for tensors and tiles: pl.{name}", node)
+        named = dict(zip((p.name for p in entry.params), args, strict=False))
+        values = {k: self.frame.expr(v, node) for k, v in named.items()}
+        return calls.build(self, node, "", name, {**values, **keywords})
+
+    # -- subscripts --
+
+    def subscript(self, node: ast.Subscript, base: Any) -> Any:
+        if not isinstance(base, Expr):
+            if isinstance(base, MemRef) or not isinstance(node.slice, ast.Slice):
+                return super().subscript(node, base)
+            self.fail(ParserTypeError, f"{describe(base)} cannot be sliced", node)
+        if isinstance(base, IrMemRef):
+            return raw.slot(self, node, base)
+        if isinstance(base.type, TupleType):
+            return self._element(node, base)
+        if isinstance(base.type, (ShapedType, ArrayType)):
+            return subscripts.read(self, node, base)
+        self.fail(ParserTypeError, "only tensors, tiles, arrays and tuples can be subscripted", node)
+
+    def _element(self, node: ast.Subscript, base: Expr) -> Any:
+        index = self.value(node.slice)
+        if type(index) is not int:
+            self.fail(ParserTypeError, "a tuple is subscripted by a constant index", node.slice)
+        assert isinstance(base.type, TupleType)
+        n = len(base.type.types)
+        if not -n <= index < n:
+            self.fail(ParserTypeError, f"index {index} is not within a tuple of {n}", node.slice)
+        if isinstance(base, MakeTuple) and not self.frame.raw:
+            return base.elements[index]
+        return TupleGetItemExpr(base, index % n, self.frame.span(node))
+
+    # -- calls --
+
+    def on_Call(self, node: ast.Call) -> Any:
+        if self.frame.raw:
+            made = raw.function_form(self, node)
+            if made is not None:
+                return made
+        self.calling = node.func
+        f = self.value(node.func)
+        return self.call(node, f)
+
+    def call(self, node: ast.Call, f: Any) -> Any:
+        if isinstance(f, Operation):
+            return calls.operation(self, node, f)
+        if isinstance(f, Construct):
+            return self._construct(node, f)
+        if f is language_const:
+            return operators.constant(self, node)
+        if f is MemRef and len(node.args) == 3:
+            return raw.memref(self, node)
+        made = invoke.function(self, node, f)
+        if made is not invoke.NOT_A_FUNCTION:
+            return made
+        if callable(f) and not self._language(f):
+            name = getattr(f, "__name__", "")
+            hint = f"use pl.{name}" if name in ("min", "max", "abs") else "mark helpers with @pl.jit.inline or @pl.jit.incore"
+            self.fail(UnsupportedFeatureError, f"Unsupported function call: {ast.unparse(node)}", node, hint)
+        return super().call(node, f)
+
+    def _language(self, f: Any) -> bool:
+        return str(getattr(f, "__module__", "")).startswith("pypto.") or f is float
+
+    def _construct(self, node: ast.Call, f: Construct) -> Any:
+        if f.name in ("min", "max"):
+            return operators.extremum(self, node, f.name)
+        if f.name == "cond":
+            self.fail(
+                InvalidOperationError, "Unknown operation 'pl.cond'", node, "pl.cond is the first statement of a pl.while_ loop"
+            )
+        if f.name == "submit" and self.frame.raw and node.args:
+            kernel = self.value(node.args[0])
+            if isinstance(kernel, invoke.Callee):
+                return raw.submit(self, node, kernel.name)
+        if f.name == "no_dep" and len(node.args) == 1 and not node.keywords:
+            return self.value(node.args[0])
+        self.fail(
+            UnsupportedFeatureError,
+            f"{f.spelling} cannot stand in an expression",
+            node,
+            "it is a statement of its own, or the right-hand side of one",
+        )
+
+    def known_names(self) -> list[str]:
+        return [*self.frame.scope.names, *super().known_names()]

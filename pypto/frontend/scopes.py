@@ -1,0 +1,389 @@
+"""Scopes: `with pl.at(...)`, `pl.spmd`, `pl.cluster`, `pl.split_aiv`, `pl.scope`, `pl.manual_scope`.
+
+In: `with` statements and the two loop forms.  Out: scope statements.  Names bound inside stay visible afterwards.
+Keywords are read from the text: literals, no computation.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from pypto.dtypes import DataType
+from pypto.enums import Level, Role, ScopeMode, SplitMode
+from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
+from pypto.frontend import raw
+from pypto.frontend.branches import assigned
+from pypto.frontend.constants import describe
+from pypto.frontend.invoke import Callee, is_helper
+from pypto.frontend.values import constant_of, scalar_dtype
+from pypto.ir import ops
+from pypto.ir.expr import Expr, Var
+from pypto.ir.program import Function
+from pypto.ir.stmt import (
+    AssignStmt,
+    ClusterScopeStmt,
+    HierarchyScopeStmt,
+    InCoreScopeStmt,
+    RuntimeScopeStmt,
+    SplitAivScopeStmt,
+    SpmdScopeStmt,
+    Stmt,
+)
+from pypto.ir.types import ScalarType
+
+if TYPE_CHECKING:
+    from pypto.frontend.statements import Statements
+
+__all__ = ["Task", "split_aiv_loop", "spmd_loop", "with_scope"]
+
+
+class Task:
+    """What `as tid` binds: the identity of a dispatched task.  Tasks run in program order, which satisfies any `deps`."""
+
+    __slots__ = ()
+
+
+def with_scope(s: Statements, node: ast.With) -> None:
+    if len(node.items) != 1:
+        s.frame.fail(UnsupportedFeatureError, "one context manager per `with`", node, "nest the `with` statements")
+    item = node.items[0]
+    construct = s.construct_call(item.context_expr)
+    handler = _WITH.get(construct[0].name) if construct is not None else None
+    if construct is None or handler is None:
+        s.frame.fail(
+            UnsupportedFeatureError,
+            f"Unsupported context manager: {ast.unparse(item.context_expr)}",
+            item.context_expr,
+            "a kernel has pl.at, pl.spmd, pl.cluster, pl.scope and pl.manual_scope",
+        )
+    if item.optional_vars is not None and construct[0].name not in ("at", "spmd"):
+        s.frame.fail(ParserSyntaxError, f"{construct[0].spelling} binds no task", item.optional_vars)
+    target = item.optional_vars
+    if target is not None and not isinstance(target, ast.Name):
+        s.frame.fail(ParserSyntaxError, "`as` binds one name", target)
+    if isinstance(target, ast.Name):
+        span = s.frame.span(target)
+        task: Any = Var(target.id, ScalarType.of(DataType.TASK_ID), span) if s.frame.raw else Task()
+        s.frame.scope.bind(target.id, task, span)
+        s.task = task if s.frame.raw else None
+    handler(s, node, construct[1])
+
+
+# -- keywords ------------------------------------------------------------------------------------------------------
+
+
+class Keywords:
+    """The arguments of a scope: each name at most once, unknown ones refused."""
+
+    def __init__(self, s: Statements, call: ast.Call, what: str, positional: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+        self.s, self.call, self.what = s, call, what
+        self.task = s.task  # the variable of `as tid` in a printed program
+        s.task = None
+        self.nodes: dict[str, ast.expr] = {}
+        if len(call.args) > len(positional):
+            s.frame.fail(ParserSyntaxError, f"{what} takes {len(positional)} positional arguments, got {len(call.args)}", call)
+        self.nodes.update(zip(positional, call.args, strict=False))
+        for k in call.keywords:
+            if k.arg is None or k.arg not in (*positional, *allowed):
+                s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in {what}()", k.value)
+            if k.arg in self.nodes:
+                s.frame.fail(ParserSyntaxError, f"'{k.arg}' is given twice in {what}()", k.value)
+            self.nodes[k.arg] = k.value
+
+    def get(self, name: str, kind: type | tuple[type, ...], default: Any, want: str) -> Any:
+        """A literal of the kind wanted."""
+        node = self.nodes.get(name)
+        if node is None:
+            return default
+        value = self.s.x.value(node)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            self.s.frame.fail(ParserSyntaxError, f"'{name}' of {self.what} must be {want}, got {describe(value)}", node)
+        return value
+
+    def name_hint(self) -> str:
+        hint: str = self.get("name_hint", str, "", "a string literal")
+        if hint and not hint.isidentifier():
+            self.s.frame.fail(ParserSyntaxError, f"name_hint must be an identifier, got {hint!r}", self.nodes["name_hint"])
+        return hint
+
+    def attrs(self) -> dict[str, Any]:
+        node = self.nodes.get("attrs")
+        attrs = raw.attributes(self.s.x, node) if node is not None else {}
+        if self.s.frame.raw and self.task is not None:
+            attrs["task_id_var"] = self.task
+        return attrs
+
+    def optimizations(self) -> tuple[SplitMode, dict[str, Any]]:
+        """`optimizations=[pl.split(mode), pl.cross_core_slot(slot_num=N)]`."""
+        node = self.nodes.get("optimizations")
+        split = SplitMode.NONE
+        attrs: dict[str, Any] = {}
+        if node is None:
+            return split, attrs
+        frame = self.s.frame
+        if not isinstance(node, (ast.List, ast.Tuple)):
+            frame.fail(ParserSyntaxError, "optimizations must be a list literal", node, "optimizations=[pl.split(mode)]")
+        seen: set[str] = set()
+        for e in node.elts:
+            construct = self.s.construct_call(e)
+            name = construct[0].name if construct is not None else ""
+            if construct is None or name not in ("split", "cross_core_slot"):
+                frame.fail(
+                    ParserSyntaxError,
+                    f"unknown optimization {ast.unparse(e)}",
+                    e,
+                    "pl.split(mode), pl.cross_core_slot(slot_num=N)",
+                )
+            if name in seen:
+                frame.fail(ParserSyntaxError, f"optimization pl.{name} is given twice", e)
+            seen.add(name)
+            parts = Keywords(self.s, construct[1], f"pl.{name}", ("mode",) if name == "split" else ("slot_num",), ())
+            if name == "split":
+                split = parts.get("mode", SplitMode, SplitMode.UP_DOWN, "a pl.SplitMode")
+            else:
+                attrs["slot_num"] = parts.get("slot_num", int, 2, "an integer literal")
+        return split, attrs
+
+    def tasks(self) -> None:
+        """Check `deps`, `no_dep_args` and `dumps`: they order or observe tasks, which run in program order here."""
+        for name in ("deps", "no_dep_args", "dumps"):
+            node = self.nodes.get(name)
+            if node is None:
+                continue
+            if not isinstance(node, (ast.List, ast.Tuple, ast.ListComp)):
+                self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} must be a list", node)
+            for e in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
+                value = self.s.x.value(e)
+                fits = value is None or isinstance(value, (Task, Expr)) if name == "deps" else isinstance(value, Expr)
+                if not fits:
+                    self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} cannot hold {ast.unparse(e)}", e)
+
+
+# -- bodies --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _inside(s: Statements, core: bool) -> Iterator[list[Stmt]]:
+    context = s.frame.context
+    with context.core() if core else nullcontext(), context.body() as body:
+        yield body
+
+
+@contextmanager
+def _closed(s: Statements, kind: str) -> Iterator[None]:
+    """`break` and `continue` inside do not reach a loop outside: the body becomes a function of its own."""
+    s.frame.loops.append(kind)
+    yield
+    s.frame.loops.pop()
+
+
+def _task_attrs(k: Keywords) -> dict[str, Any]:
+    k.tasks()
+    attrs = k.attrs()
+    for flag in ("allow_early_resolve", "windowize"):
+        if flag in k.nodes and k.get(flag, bool, False, "True or False"):
+            attrs[flag] = True
+    return attrs
+
+
+def _at(s: Statements, node: ast.With, call: ast.Call) -> None:
+    allowed = ("optimizations", "deps", "no_dep_args", "dumps", "allow_early_resolve", "name_hint", "windowize", "attrs")
+    k = Keywords(s, call, "pl.at", ("level", "role"), allowed)
+    frame = s.frame
+    if "level" not in k.nodes:
+        frame.fail(ParserSyntaxError, "pl.at needs a level", call, "pl.at(level=pl.Level.CORE_GROUP)")
+    level: Level = k.get("level", Level, None, "a pl.Level")
+    role: Role | None = k.get("role", Role, None, "a pl.Role")
+    hint = k.name_hint()
+    split, slots = k.optimizations()
+    attrs = {**slots, **_task_attrs(k)}
+    core = level is Level.CORE_GROUP
+    if core and role is not None:
+        frame.fail(ParserSyntaxError, "role= does not go with level CORE_GROUP", k.nodes["role"])
+    if not core and "optimizations" in k.nodes:
+        frame.fail(ParserSyntaxError, "optimizations= is for level CORE_GROUP", k.nodes["optimizations"])
+    if core and frame.context.in_core and not frame.raw:
+        frame.fail(
+            ParserSyntaxError,
+            "pl.at(level=CORE_GROUP) inside a kernel",
+            call,
+            "a kernel holds no other kernel: drop the inner scope",
+        )
+    span = frame.span(node)
+    with _inside(s, core) as body, _closed(s, "at"):
+        s.block(node.body)
+    inner = frame.sequence(body, node)
+    if core:
+        frame.context.emit(InCoreScopeStmt(split, hint, body=inner, span=span, attrs=attrs))
+    else:
+        frame.context.emit(HierarchyScopeStmt(level, role, hint, body=inner, span=span, attrs=attrs))
+
+
+def _cluster(s: Statements, node: ast.With, call: ast.Call) -> None:
+    k = Keywords(s, call, "pl.cluster", (), ("name_hint", "attrs"))
+    hint, attrs = k.name_hint(), k.attrs()
+    span = s.frame.span(node)
+    with _inside(s, core=False) as body, _closed(s, "cluster"):
+        s.block(node.body)
+    s.frame.context.emit(ClusterScopeStmt(hint, body=s.frame.sequence(body, node), span=span, attrs=attrs))
+
+
+def _runtime(s: Statements, node: ast.With, call: ast.Call) -> None:
+    k = Keywords(s, call, "pl.scope", ("mode",), ("name_hint", "attrs"))
+    mode: ScopeMode = k.get("mode", ScopeMode, ScopeMode.AUTO, "a pl.ScopeMode")
+    _emit_runtime(s, node, k, mode is ScopeMode.MANUAL)
+
+
+def _manual(s: Statements, node: ast.With, call: ast.Call) -> None:
+    _emit_runtime(s, node, Keywords(s, call, "pl.manual_scope", (), ("name_hint", "attrs")), True)
+
+
+def _emit_runtime(s: Statements, node: ast.With, k: Keywords, manual: bool) -> None:
+    frame, context = s.frame, s.frame.context
+    if context.manual and not frame.raw:
+        what = "a manual scope inside a manual scope" if manual else "an AUTO scope inside a manual scope"
+        frame.fail(ParserSyntaxError, what, node.items[0].context_expr, "leave the inner scope out")
+    hint, attrs = k.name_hint(), k.attrs()
+    span = frame.span(node)
+    before, context.manual = context.manual, manual
+    with _inside(s, core=False) as body:
+        s.block(node.body)
+    context.manual = before
+    context.emit(RuntimeScopeStmt(manual, hint, body=frame.sequence(body, node), span=span, attrs=attrs))
+
+
+# -- SPMD ----------------------------------------------------------------------------------------------------------
+
+_SPMD = ("sync_start", "name_hint", "optimizations", "deps", "allow_early_resolve", "predicate", "attrs")
+
+
+def _spmd(s: Statements, node: ast.With, call: ast.Call) -> None:
+    k = Keywords(s, call, "pl.spmd", ("core_num",), _SPMD)
+    if s.frame.raw or _dispatches(s, node.body):
+        _emit_spmd(s, node, k, None, core=False)
+    else:
+        _emit_spmd(s, node, k, None, core=True)
+
+
+def spmd_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
+    """`for b in pl.spmd(n):`; b is the block index."""
+    k = Keywords(s, call, "pl.spmd", ("core_num",), _SPMD)
+    if "deps" in k.nodes:
+        s.frame.fail(ParserSyntaxError, "deps= is for `with pl.spmd(...) as tid:`", k.nodes["deps"])
+    if not isinstance(node.target, ast.Name):
+        s.frame.fail(ParserSyntaxError, "the target of pl.spmd is the block index", node.target)
+    _emit_spmd(s, node, k, node.target, core=True)
+
+
+def _emit_spmd(s: Statements, node: ast.With | ast.For, k: Keywords, block: ast.Name | None, core: bool) -> None:
+    frame, context = s.frame, s.frame.context
+    if context.in_core and not frame.raw:
+        frame.fail(
+            ParserSyntaxError, "pl.spmd inside a kernel", k.call, "pl.spmd starts kernels: use it at the orchestration level"
+        )
+    span = frame.span(node)
+    blocks = _blocks(s, k)
+    sync: bool = k.get("sync_start", bool, False, "True or False")
+    hint = k.name_hint()
+    split, slots = k.optimizations()
+    attrs = {**slots, **_task_attrs(k)}
+    frame.prepare((n for n in assigned(s, node.body) if block is None or n != block.id), node)
+    with _inside(s, core) as body, _closed(s, "spmd"):
+        if block is not None:
+            _bind_query(s, block, "get_block_idx")
+        s.block(node.body)
+    inner = frame.sequence(body, node)
+    if core:
+        inner = InCoreScopeStmt(split, hint, body=inner, span=span)
+    context.emit(SpmdScopeStmt(blocks, sync, "" if core else hint, body=inner, span=span, attrs=attrs))
+
+
+def _bind_query(s: Statements, name: ast.Name, query: str) -> None:
+    """`name = pl.tile.<query>()`."""
+    frame = s.frame
+    span = frame.span(name)
+    call = ops.get(f"tile.{query}").call((), None, span)
+    v = Var(name.id, call.type, span)
+    frame.context.emit(AssignStmt(v, call, span))
+    frame.scope.bind(name.id, v, span, assignable=False)
+
+
+def _blocks(s: Statements, k: Keywords) -> int | Expr:
+    node = k.nodes.get("core_num")
+    if node is None:
+        s.frame.fail(ParserSyntaxError, "pl.spmd needs the number of blocks", k.call, "pl.spmd(4)")
+    value = s.x.value(node)
+    dtype = scalar_dtype(value)
+    if type(constant_of(value)) is int:
+        if constant_of(value) < 1:
+            s.frame.fail(ParserSyntaxError, f"the number of blocks must be positive, got {constant_of(value)}", node)
+        return s.frame.expr(value, node)
+    if dtype is None or not dtype.is_int():
+        s.frame.fail(ParserSyntaxError, f"the number of blocks must be an integer, got {describe(value)}", node)
+    return s.frame.scalar(value, node)
+
+
+def _dispatches(s: Statements, body: list[ast.stmt]) -> bool:
+    """Whether a body is one call of a kernel."""
+    if len(body) != 1:
+        return False
+    value = body[0].value if isinstance(body[0], (ast.Assign, ast.Expr)) else None
+    if not isinstance(value, ast.Call):
+        return False
+    f = value.func
+    if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "self":
+        return True
+    found = s.peek(f)
+    return isinstance(found, (Callee, Function)) or (is_helper(found) and found.kind != "inline")
+
+
+def split_aiv_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
+    """`for lane in pl.split_aiv(2, mode=...):`."""
+    k = Keywords(s, call, "pl.split_aiv", ("count", "mode"), ("name_hint", "attrs"))
+    frame = s.frame
+    count_node = k.nodes.get("count")
+    if not isinstance(count_node, ast.Constant) or count_node.value != 2:
+        frame.fail(ParserSyntaxError, "pl.split_aiv takes the literal 2: there are two vector lanes", count_node or call)
+    if "mode" not in k.nodes:
+        frame.fail(ParserSyntaxError, "pl.split_aiv needs mode=", call, "mode=pl.SplitMode.UP_DOWN, LEFT_RIGHT or NONE")
+    mode: SplitMode = k.get("mode", SplitMode, None, "a pl.SplitMode")
+    if "split_aiv" in frame.loops:
+        frame.fail(ParserSyntaxError, "pl.split_aiv cannot be nested", call)
+    if not frame.context.in_core and not frame.raw:
+        frame.fail(ParserSyntaxError, "pl.split_aiv belongs inside a kernel", call, "put it under `with pl.at(...)`")
+    if not isinstance(node.target, ast.Name):
+        frame.fail(ParserSyntaxError, "the target of pl.split_aiv is the lane", node.target)
+    hint, attrs = k.name_hint(), k.attrs()
+    span = frame.span(node)
+    with _inside(s, core=False) as body, _closed(s, "split_aiv"):
+        _bind_query(s, node.target, "get_subblock_idx")
+        s.block(node.body)
+    inner = frame.sequence(body, node)
+    frame.context.emit(SplitAivScopeStmt(mode, 2, hint, body=inner, span=span, attrs=attrs))
+
+
+def _printed_split(s: Statements, node: ast.With, call: ast.Call) -> None:
+    """`with pl.split_aiv(2, mode=...):`, a printed region without a lane variable."""
+    if not s.frame.raw:
+        s.frame.fail(ParserSyntaxError, "pl.split_aiv is a loop", call, "for lane in pl.split_aiv(2, mode=...):")
+    k = Keywords(s, call, "pl.split_aiv", ("count", "mode"), ("name_hint", "attrs"))
+    span = s.frame.span(node)
+    with _inside(s, core=False) as body:
+        s.block(node.body)
+    mode = k.get("mode", SplitMode, SplitMode.NONE, "a pl.SplitMode")
+    count = k.get("count", int, 2, "an integer")
+    inner = s.frame.sequence(body, node)
+    s.frame.context.emit(SplitAivScopeStmt(mode, count, k.name_hint(), body=inner, span=span, attrs=k.attrs()))
+
+
+_WITH = {
+    "at": _at,
+    "cluster": _cluster,
+    "manual_scope": _manual,
+    "scope": _runtime,
+    "split_aiv": _printed_split,
+    "spmd": _spmd,
+}

@@ -1,0 +1,467 @@
+"""Statements of a kernel's body.
+
+In: the statements of a captured function.  Out: IR statements in the frame's current body.
+What the language does not have is refused at its place, by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+from pypto.enums import ArgEffect
+from pypto.errors import (
+    InvalidOperationError,
+    ParserSyntaxError,
+    ParserTypeError,
+    UnsupportedFeatureError,
+)
+from pypto.frontend import branches, directives, loops, operators, raw, scopes, subscripts
+from pypto.frontend.annotations import type_of
+from pypto.frontend.constants import describe, is_number
+from pypto.frontend.expressions import Expressions
+from pypto.frontend.frame import Frame
+from pypto.frontend.values import contains_expr, is_const_expr, type_text
+from pypto.ir import ops
+from pypto.ir.expr import Call, Expr, TupleGetItemExpr, Var
+from pypto.ir.rewrite import free_vars
+from pypto.ir.shaped import ShapedType, TileType, const_dim
+from pypto.ir.stmt import AssignStmt, BreakStmt, ContinueStmt, ReturnStmt
+from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType
+from pypto.language.operations import Construct
+from pypto.language.symbols import DynVar
+
+__all__ = ["Statements", "read_frame"]
+
+
+def read_frame(frame: Frame) -> None:
+    """Read the whole body of a frame's function."""
+    Statements(frame).function_body()
+
+
+class Statements:
+    """Reads statements of one frame."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.x = Expressions(frame)
+        self._declared: dict[str, Type] = {}
+        self.task: Var | None = None  # bound by the `as` of a printed scope
+
+    # -- bodies --
+
+    def function_body(self) -> None:
+        body = self.frame.source.node.body
+        if (
+            body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+            and isinstance(body[0].value.value, str)
+        ):
+            body = body[1:]
+        while body and self._function_attributes(body[0]):
+            body = body[1:]
+        self.block(body, top=True)
+
+    def _function_attributes(self, node: ast.stmt) -> bool:
+        """A leading `pl.func_attr({...})`."""
+        construct = self.construct_call(node.value) if isinstance(node, ast.Expr) else None
+        if construct is None or construct[0].name != "func_attr":
+            return False
+        call = construct[1]
+        if len(call.args) != 1 or call.keywords:
+            self.frame.fail(ParserSyntaxError, "pl.func_attr takes one dict literal", call)
+        made = raw.attributes(self.x, call.args[0])
+        for name, value in made.items():
+            if name in self.frame.context.attrs:
+                self.frame.fail(ParserSyntaxError, f"function attribute '{name}' is given twice", call)
+            if name in ("auto_scope", "external_source") and not self.frame.raw:
+                self.frame.fail(ParserSyntaxError, f"'{name}' is an argument of the decorator, not a function attribute", call)
+            self.frame.context.attrs[name] = value.value if isinstance(value, enum.Enum) and not self.frame.raw else value
+        return True
+
+    def block(self, body: Sequence[ast.stmt], top: bool = False) -> None:
+        for i, node in enumerate(body):
+            self.frame.ordinal = self.frame.source.ordinal(node)
+            last = i == len(body) - 1
+            if isinstance(node, ast.Return) and not (top and last):
+                self._misplaced_return(node, last)
+            self.statement(node)
+
+    def _misplaced_return(self, node: ast.Return, last: bool) -> None:
+        if self.frame.raw:
+            return
+        self.frame.fail(
+            UnsupportedFeatureError,
+            "`return` is supported only as the last statement of the function",
+            node,
+            "assign the result to a name in the branch and return that name at the end"
+            if last
+            else "statements after it never run",
+        )
+
+    def statement(self, node: ast.stmt) -> None:
+        method = getattr(self, "on_" + type(node).__name__, None)
+        if method is None:
+            name = type(node).__name__
+            self.frame.fail(UnsupportedFeatureError, f"Unsupported statement type: {name}", node, _INSTEAD.get(name))
+        method(node)
+
+    def construct_call(self, node: ast.expr | None) -> tuple[Construct, ast.Call] | None:
+        """The language construct that an expression calls, if it calls one."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Attribute, ast.Name)):
+            return None
+        found = self.peek(node.func)
+        return (found, node) if isinstance(found, Construct) else None
+
+    def peek(self, node: ast.expr) -> Any:
+        """What a dotted name stands for, without reporting anything."""
+        if isinstance(node, ast.Name):
+            b = self.frame.scope.get(node.id)
+            return b.value if b is not None else self.frame.source.lookup(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.peek(node.value)
+            return getattr(base, node.attr, None) if getattr(base, "__name__", "").startswith("pypto.language") else None
+        return None
+
+    # -- simple statements --
+
+    def on_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def on_Expr(self, node: ast.Expr) -> None:
+        value = node.value
+        if isinstance(value, ast.Constant) and (value.value is Ellipsis or isinstance(value.value, str)):
+            return
+        construct = self.construct_call(value)
+        if construct is not None and self._directive(*construct):
+            return
+        if self._bind_dynamic(value):
+            return
+        made = self.x.value(value)
+        if isinstance(made, Expr):
+            self._effect(value, made)
+        elif not isinstance(value, ast.Call):
+            self.frame.fail(UnsupportedFeatureError, f"this statement has no effect: {ast.unparse(value)}", value)
+
+    def _directive(self, construct: Construct, call: ast.Call) -> bool:
+        name = construct.name
+        if name == "static_print":
+            directives.static_print(self.x, call)
+        elif name == "static_assert":
+            directives.static_assert(self.x, call)
+        elif name == "yield_":
+            branches.misplaced_yield(self.frame, call)
+        elif name == "dump_tag":
+            directives.dump_tag(self.x, call)
+        elif name == "func_attr":
+            self.frame.fail(ParserSyntaxError, "pl.func_attr must be the first statement of a function", call)
+        elif name == "cond":
+            self.frame.fail(
+                InvalidOperationError, "Unknown operation 'pl.cond'", call, "pl.cond is the first statement of a pl.while_ loop"
+            )
+        else:
+            return False
+        return True
+
+    def _bind_dynamic(self, node: ast.expr) -> bool:
+        """`tensor.bind_dynamic(axis, symbol)`: known to the specialization already; checked here."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "bind_dynamic"):
+            return False
+        base = self.x.value(node.func.value)
+        args = [self.x.value(a) for a in node.args]
+        if not isinstance(base, Expr) or not isinstance(base.type, ShapedType):
+            self.frame.fail(ParserTypeError, "bind_dynamic belongs to a tensor parameter", node)
+        if len(args) != 2 or type(args[0]) is not int or not isinstance(args[1], DynVar):
+            self.frame.fail(ParserSyntaxError, "bind_dynamic takes a constant axis and a pl.dynamic symbol", node)
+        if not -len(base.type.shape) <= args[0] < len(base.type.shape):
+            self.frame.fail(ParserTypeError, f"axis {args[0]} is not within rank {len(base.type.shape)}", node)
+        return True
+
+    def _effect(self, node: ast.expr, made: Expr) -> None:
+        """A bare call: a write to a plain name makes that name the written tensor."""
+        written = written_operand(made)
+        if written is None or self.frame.raw or not isinstance(node, ast.Call):
+            self.frame.evaluate(made, node)
+            return
+        for a in (*node.args, *(k.value for k in node.keywords)):
+            b = self.frame.scope.get(a.id) if isinstance(a, ast.Name) else None
+            if isinstance(a, ast.Name) and b is not None and b.var is written:
+                self.frame.assign(a.id, made, node, a)
+                return
+        self.frame.fail(
+            UnsupportedFeatureError,
+            "what is written must be a tensor or tile bound to a plain name",
+            node,
+            "write to the tensor itself, with offsets",
+        )
+
+    def on_Assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            self.frame.fail(ParserSyntaxError, "Unsupported assignment: several targets", node, "write one assignment per name")
+        target = node.targets[0]
+        construct = self.construct_call(node.value)
+        if construct is not None and construct[0].name == "yield_":
+            branches.misplaced_yield(self.frame, construct[1])
+        if construct is not None and construct[0].name in ("submit", "spmd_submit"):
+            directives.submit(self, node, target, *construct)
+            return
+        value = self.x.value(node.value)
+        if isinstance(target, (ast.Tuple, ast.List)):
+            self.unpack(target, value, node.value)
+        elif isinstance(target, ast.Subscript):
+            self._subscript_write(target, value, node.value)
+        elif isinstance(target, ast.Name):
+            self.assign_name(target, value, node.value)
+        else:
+            self.frame.fail(ParserSyntaxError, f"Unsupported assignment target: {ast.unparse(target)}", target)
+
+    def assign_name(self, target: ast.Name, value: Any, node: ast.expr) -> None:
+        if isinstance(value, Expr) and isinstance(value.type, UnknownType) and isinstance(value, Call) and not self.frame.raw:
+            self.frame.fail(ParserTypeError, f"'{value.op.name}' returns nothing that '{target.id}' could stand for", node)
+        if not isinstance(value, Expr):
+            value = self.frame.surrounding(value, node)
+        if isinstance(value, DynVar) is False and not contains_expr(value) and not is_number(value):
+            self._no_carry(target, value)
+        self.frame.assign(target.id, value, node, target)
+
+    def _no_carry(self, target: ast.Name, value: Any) -> None:
+        """A compile-time value cannot take a run-time variable's place inside a loop or branch."""
+        old = self.frame.scope.get(target.id)
+        if old is not None and old.poison is None and isinstance(old.value, Expr) and old.block is not self.frame.scope.block:
+            self.frame.fail(
+                ParserTypeError,
+                f"Cannot reassign '{target.id}' with a different type: was {type_text(old.value.type)}, got {describe(value)}",
+                target,
+            )
+
+    def _subscript_write(self, target: ast.Subscript, value: Any, node: ast.expr) -> None:
+        if not isinstance(target.value, ast.Name):
+            self.frame.fail(
+                ParserSyntaxError,
+                "the target of a subscript write must be a plain name",
+                target,
+                "bind the tensor to a name first",
+            )
+        if self.frame.strict_ssa:
+            self.frame.fail(UnsupportedFeatureError, "a subscript write rebinds its target; strict_ssa forbids it", target)
+        base = self.x.value(target.value)
+        if not isinstance(base, Expr) or not isinstance(base.type, (ShapedType, ArrayType)):
+            got = type_text(base.type) if isinstance(base, Expr) else describe(base)
+            self.frame.fail(ParserTypeError, f"only tensors, tiles and arrays can be written by subscript, got {got}", target)
+        made = subscripts.write(self.x, target, base, value, node)
+        self.frame.assign(target.value.id, made, target, target.value)
+
+    def unpack(self, target: ast.Tuple | ast.List, value: Any, node: ast.expr) -> None:
+        """`a, b = value`: every right-hand side is read before any name changes."""
+        names = target.elts
+        if isinstance(value, Expr) and isinstance(value.type, TupleType):
+            held = value
+            if not isinstance(value, Var):
+                held = Var("result", value.type, self.frame.span(node))
+                self.frame.context.emit(AssignStmt(held, value, self.frame.span(node)))
+            value = tuple(TupleGetItemExpr(held, i, self.frame.span(node)) for i in range(len(value.type.types)))
+        if not isinstance(value, (tuple, list)):
+            got = type_text(value.type) if isinstance(value, Expr) else describe(value)
+            self.frame.fail(ParserTypeError, f"cannot unpack {got} into {len(names)} names", node)
+        if len(value) != len(names):
+            self.frame.fail(ParserTypeError, f"cannot unpack {len(value)} values into {len(names)} names", target)
+        values = list(value)
+        if self._overlaps(names, values):
+            values = [self._snapshot(v, node) for v in values]
+        for t, v in zip(names, values, strict=True):
+            if not isinstance(t, ast.Name):
+                self.frame.fail(ParserSyntaxError, f"cannot unpack into {ast.unparse(t)}", t, "unpack into plain names")
+            self.assign_name(t, v, node)
+
+    def _overlaps(self, names: list[ast.expr], values: list[Any]) -> bool:
+        bindings = (self.frame.scope.get(t.id) for t in names if isinstance(t, ast.Name))
+        assigned = {b.var for b in bindings if b is not None and b.var is not None}
+        return any(v in assigned for e in values if isinstance(e, Expr) for v in free_vars(e))
+
+    def _snapshot(self, value: Any, node: ast.expr) -> Any:
+        if not isinstance(value, Expr) or is_const_expr(value):
+            return value
+        v = Var("old", value.type, self.frame.span(node))
+        self.frame.context.emit(AssignStmt(v, value, self.frame.span(node)))
+        if isinstance(value, Var):
+            self.frame.context.versions[v] = value
+        return v
+
+    # -- annotated assignment --
+
+    def on_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            self.frame.fail(ParserSyntaxError, "only a plain name can be annotated", node.target)
+        if node.value is None:
+            if self.frame.raw:
+                self._declared[node.target.id] = self.annotation(node.annotation)
+                return
+            self.frame.fail(UnsupportedFeatureError, f"'{node.target.id}' is declared without a value", node, "assign a value")
+        annotated = self.annotation(node.annotation)
+        if self.frame.raw:
+            self._printed(node.target, annotated, node.value)
+            return
+        value = self.x.value(node.value)
+        if is_number(value) and isinstance(annotated, ScalarType):
+            value = self._typed_number(value, annotated, node)
+        if not isinstance(value, Expr):
+            self.frame.fail(ParserTypeError, f"'{node.target.id}' is annotated but holds {describe(value)}", node)
+        self._check(node.target.id, annotated, value.type, node)
+        memref = annotated.memref if isinstance(annotated, ShapedType) else None
+        if memref is not None and isinstance(value.type, ShapedType):
+            v = Var(node.target.id, value.type.replace(memref=memref), self.frame.span(node.target))
+            self.frame.context.emit(AssignStmt(v, value, self.frame.span(node)))
+            self.frame.scope.bind(node.target.id, v, self.frame.span(node.target))
+            return
+        self.frame.assign(node.target.id, value, node.value, node.target)
+
+    def declared(self) -> dict[str, Type]:
+        """Types that a printed block states for the names of its yield."""
+        found, self._declared = self._declared, {}
+        return found
+
+    def annotation(self, node: ast.expr) -> Type:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.frame.fail(ParserTypeError, "a quoted annotation is not supported here", node, "leave the quotes out")
+        return type_of(self.frame, self.x.annotation(node), node, scalar_shorthand=self.frame.jit)
+
+    def _printed(self, target: ast.Name, type_: Type, node: ast.expr) -> None:
+        """The variable has exactly the type that the text states."""
+        value = raw.as_operand(self.x, self.x.value(node), node)
+        old = self.frame.scope.get(target.id)
+        var = old.var if old is not None and old.var is not None and old.var.type == type_ else None
+        if var is None:
+            var = Var(target.id, type_, self.frame.span(target))
+            self.frame.scope.bind(target.id, var, self.frame.span(target))
+        value = raw.with_type(value, _without_memref(type_))
+        self.frame.context.emit(AssignStmt(var, value, self.frame.span(node)))
+
+    def _typed_number(self, value: Any, type_: ScalarType, node: ast.AnnAssign) -> Any:
+        assert node.value is not None
+        return operators.typed_number(self.x, node.value, value, type_.dtype)
+
+    def _check(self, name: str, annotated: Type, inferred: Type, node: ast.AnnAssign) -> None:
+        """The annotation must not contradict the value: kind, dtype, rank, constant extents, memory space."""
+        problem = contradiction(annotated, inferred)
+        if problem is not None:
+            self.frame.fail(
+                ParserTypeError,
+                f"Type annotation for '{name}' has {problem[0]} but expression has {problem[1]}",
+                node,
+                f"Change annotation to {type_text(inferred)}",
+            )
+
+    # -- control flow --
+
+    def on_Return(self, node: ast.Return) -> None:
+        frame = self.frame
+        if node.value is None:
+            values: tuple[Any, ...] = ()
+        else:
+            value = self.x.value(node.value)
+            values = value if isinstance(value, tuple) else (value,)
+        if frame.inlined:
+            frame.result = tuple(frame.surrounding(v, node) for v in values) if values else None
+            return
+        if frame.raw and node.value is not None:
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            exprs = tuple(raw.operand(self.x, p) for p in parts)
+        else:
+            exprs = tuple(frame.expr(v, node) for v in values)
+        frame.result = exprs
+        frame.context.emit(ReturnStmt(exprs, frame.span(node)))
+
+    def on_If(self, node: ast.If) -> None:
+        branches.conditional(self, node)
+
+    def on_For(self, node: ast.For) -> None:
+        loops.for_loop(self, node)
+
+    def on_While(self, node: ast.While) -> None:
+        loops.natural_while(self, node)
+
+    def on_With(self, node: ast.With) -> None:
+        scopes.with_scope(self, node)
+
+    def on_Break(self, node: ast.Break) -> None:
+        self._leave(node, "break")
+        self.frame.context.emit(BreakStmt(self.frame.span(node)))
+
+    def on_Continue(self, node: ast.Continue) -> None:
+        self._leave(node, "continue")
+        self.frame.context.emit(ContinueStmt(self.frame.span(node)))
+
+    def _leave(self, node: ast.stmt, word: str) -> None:
+        kind = self.frame.loops[-1] if self.frame.loops else ""
+        if kind in ("range", "while"):
+            return
+        where = {
+            "": "outside loop",
+            "parallel": "not supported in parallel loops",
+            "unroll": "not supported in unrolled loops",
+            "pipeline": "not supported in pipeline loops",
+            "at": "cannot leave a 'with pl.at(...)' body",
+            "cluster": "cannot leave a 'with pl.cluster()' body",
+            "spmd": "not supported inside a 'for ... in pl.spmd(...)' body",
+            "split_aiv": "not supported inside a 'for ... in pl.split_aiv(...)' body",
+        }[kind]
+        self.frame.fail(InvalidOperationError, f"'{word}' {where}", node, "break and continue need a pl.range or while loop")
+
+
+_INSTEAD = {
+    "AugAssign": "write `x = x + y`",
+    "Try": "a kernel raises nothing that it could catch",
+    "FunctionDef": "define the helper outside and mark it with @pl.jit.inline",
+    "Assert": "use pl.static_assert for what is known while the kernel is compiled",
+    "Delete": "a name may simply be left alone",
+    "Import": "import outside the kernel",
+    "ImportFrom": "import outside the kernel",
+    "Match": "use if / elif",
+    "Global": "pass the value as a parameter",
+    "Nonlocal": "pass the value as a parameter",
+}
+
+
+def written_operand(made: Expr) -> Expr | None:
+    """What a call writes and returns; None for a call that writes nothing."""
+    known = ops.of(made) if isinstance(made, Call) else None
+    if known is None or not isinstance(made, Call) or known.reuses is None:
+        return None
+    return None if known.effect(known.reuses, made.kwargs) is ArgEffect.Read else made.args[known.reuses]
+
+
+def _without_memref(t: Type) -> Type:
+    return t.replace(memref=None) if isinstance(t, ShapedType) else t
+
+
+def contradiction(annotated: Type, inferred: Type) -> tuple[str, str] | None:
+    """What an annotation says against what a value is, each in words; None where they agree."""
+    if isinstance(annotated, ShapedType) and isinstance(inferred, ShapedType) and type(annotated) is type(inferred):
+        if annotated.dtype is not inferred.dtype:
+            return f"dtype {annotated.dtype}", str(inferred.dtype)
+        if len(annotated.shape) != len(inferred.shape):
+            return f"rank {len(annotated.shape)}", str(len(inferred.shape))
+        for i, (a, b) in enumerate(zip(annotated.shape, inferred.shape, strict=True)):
+            m, n = const_dim(a), const_dim(b)
+            if m is not None and n is not None and m != n:
+                return f"dimension {i} = {m}", str(n)
+        if isinstance(annotated, TileType) and isinstance(inferred, TileType):
+            return _tile_contradiction(annotated, inferred)
+        return None
+    if isinstance(annotated, ScalarType) and isinstance(inferred, ScalarType):
+        return None if annotated.dtype is inferred.dtype else (f"dtype {annotated.dtype}", str(inferred.dtype))
+    return None if type(annotated) is type(inferred) else (type_text(annotated), type_text(inferred))
+
+
+def _tile_contradiction(annotated: TileType, inferred: TileType) -> tuple[str, str] | None:
+    a, b = annotated.memory_space, inferred.memory_space
+    if a is not None and b is not None and a is not b:
+        return f"memory space {a.name}", b.name
+    for i, (v, w) in enumerate(zip(annotated.valid, inferred.valid, strict=True)):
+        m, n = const_dim(v), const_dim(w)
+        if annotated.tile_view is not None and m is not None and n is not None and m != n:
+            return f"valid extent {m} in dimension {i}", str(n)
+    return None

@@ -1,0 +1,99 @@
+"""Whether the lines of every tile fill whole blocks of on-chip memory.
+
+In: device functions whose tiles have memories.  Out: the tiles whose rows (columns, for tiles stored along the column)
+are no multiple of 32 bytes, with the next legal extent.  Windows keep the rows of the tile they are cut from and are
+not judged; tiles in fractal layouts must be whole boxes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pypto.enums import TileLayout
+from pypto.ir import ops
+from pypto.ir.expr import Call, Var
+from pypto.ir.layout import box_of
+from pypto.ir.opdef import OpDef, Special
+from pypto.ir.program import Function, Program
+from pypto.ir.rewrite import walk
+from pypto.ir.shaped import TileType, const_dims
+from pypto.ir.stmt import AssignStmt
+from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.span import Span
+from pypto.target.chip import BLOCK_BYTES
+
+__all__ = ["Misaligned", "check_tile_alignment", "misaligned_tiles"]
+
+RULE = "TileAlignment"
+
+
+class Misaligned(NamedTuple):
+    """One tile, what is wrong with it, and what to write instead."""
+
+    tile: Var
+    message: str
+    hint: str
+    span: Span
+
+
+def misaligned_tiles(f: Function) -> list[Misaligned]:
+    """Every tile of a device function that no instruction can read, in program order."""
+    found = []
+    for n in walk(f.body):
+        if isinstance(n, AssignStmt) and isinstance(n.value, Call) and isinstance(n.var.type, TileType):
+            op = ops.of(n.value)
+            if op is not None and not _keeps_lines(op):
+                wrong = _wrong_line(n.var.type)
+                if wrong is not None:
+                    span = n.value.span if n.value.span.is_valid() else n.span
+                    found.append(Misaligned(n.var, f"tile '{n.var.name_hint}' {wrong[0]}", wrong[1], span))
+    return found
+
+
+def _keeps_lines(op: OpDef) -> bool:
+    """Whether the result lies in its operand with the operand's rows."""
+    window = isinstance(op.semantics, Special) and op.concept in ("slice", "set_validshape")
+    return window or op.reuses is not None
+
+
+def _wrong_line(t: TileType) -> tuple[str, str] | None:
+    dims = const_dims(t.shape)
+    if dims is None or len(dims) != 2:
+        return None
+    if not t.layout.is_flat:
+        return _wrong_box(t, dims)
+    by_row = t.layout.blayout is TileLayout.row_major
+    extent, line = (dims[1], "row") if by_row else (dims[0], "column")
+    bits = t.dtype.get_bit() if t.dtype.get_bit() != 1 else 8
+    if extent * bits % (8 * BLOCK_BYTES) == 0:
+        return None
+    step = 8 * BLOCK_BYTES // bits
+    legal = (extent + step - 1) // step * step
+    shape = [dims[0], legal] if by_row else [legal, dims[1]]
+    what = f"of shape {list(dims)} and type {t.dtype} has {line}s of {extent * bits // 8} bytes"
+    return (
+        f"{what}; on-chip memory works in blocks of {BLOCK_BYTES} bytes",
+        f"the next legal shape is {shape}; say what is data with valid_shape={list(dims)}",
+    )
+
+
+def _wrong_box(t: TileType, dims: tuple[int, ...]) -> tuple[str, str] | None:
+    rows, cols = box_of(t.layout, t.dtype)
+    if dims[0] % rows == 0 and dims[1] % cols == 0:
+        return None
+    legal = [(d + b - 1) // b * b for d, b in zip(dims, (rows, cols), strict=True)]
+    space = t.memory_space.name if t.memory_space is not None else "on-chip"
+    return (
+        f"of shape {list(dims)} and type {t.dtype} is not made of whole {rows} x {cols} boxes of {space} memory",
+        f"the next legal shape is {legal}; say what is data with valid_shape={list(dims)}",
+    )
+
+
+def check_tile_alignment(program: Program) -> list[Diagnostic]:
+    """The judge of property-driven verification."""
+    return [
+        Diagnostic(Severity.Error, RULE, 1, f"kernel '{f.name}': {m.message}; {m.hint}", m.span)
+        for f in program.function_list
+        if f.is_device
+        for m in misaligned_tiles(f)
+    ]

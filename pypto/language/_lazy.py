@@ -1,0 +1,33 @@
+"""The one upward reference of the language: names whose behaviour lives in packages above it.
+
+In: a name of `pypto.language`.  Out: the object, imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["LAZY", "load"]
+
+# name in pl -> (module, attribute; "" for the module itself)
+LAZY: dict[str, tuple[str, str]] = {
+    "jit": ("pypto.jit", "jit"),
+    "JITFunction": ("pypto.jit", "JITFunction"),
+    "InlineFunction": ("pypto.frontend", "InlineFunction"),
+    "function": ("pypto.frontend", "function"),
+    "inline": ("pypto.frontend", "inline"),
+    "loads": ("pypto.frontend", "loads"),
+    "loads_program": ("pypto.frontend", "loads_program"),
+    "parse": ("pypto.frontend", "parse"),
+    "parse_program": ("pypto.frontend", "parse_program"),
+    "parser": ("pypto.language.parser", ""),
+    "program": ("pypto.frontend", "program"),
+}
+
+
+def load(name: str) -> Any:
+    """The object behind a lazy name; KeyError for any other name."""
+    module, attribute = LAZY[name]
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found

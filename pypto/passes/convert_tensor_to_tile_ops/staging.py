@@ -1,0 +1,104 @@
+"""A tensor filled whole and then written element by element is staged on the chip.
+
+In: `o1 = assemble(o, full(...), 0)` followed by element writes of o1 and nothing else.  Out: the writes go to the filled
+value itself, and one bulk store hands the result to `o` before the kernel returns.
+Invariant: only tensors in `conflicts` change, and only where every use of every version is one of these.
+"""
+
+from __future__ import annotations
+
+from pypto.ir import arith
+from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
+from pypto.ir.program import Function
+from pypto.ir.rewrite import substitute, walk
+from pypto.ir.shaped import TensorType, same_dims
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, seq
+from pypto.passes.convert_tensor_to_tile_ops.chains import chain_of
+from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
+from pypto.passes.retype import Retyper
+from pypto.passes.ssa_rewriter import typed_call
+
+__all__ = ["stage_element_writes"]
+
+
+_WRITES, _READS = frozenset(("tensor.write",)), frozenset(("tensor.read",))
+
+
+def stage_element_writes(f: Function, flow: GmFlow, conflicts: frozenset[Var]) -> Function:
+    """The function with those of `conflicts` that follow the pattern staged."""
+    for root in sorted(conflicts, key=lambda v: v.unique_id):
+        f = _stage(f, flow, root)
+    return f
+
+
+def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
+    stmts = flatten_to_stmts(f.body)
+    found = [s for s in stmts if _initializes(s, root, stmts)]
+    if len(found) != 1 or not isinstance(stmts[-1], ReturnStmt):
+        return f
+    first = found[0]
+    assert isinstance(first, AssignStmt)
+    assert isinstance(first.value, Call)
+    filled = first.value.args[1]
+    chain = chain_of(f.body, first.var, _WRITES, _READS)
+    others = [v for v, roots in flow.roots.items() if root in roots and v is not root and v not in chain.versions]
+    if not chain.closed or others or _uses(f.body, root) != 1 or _uses(f.body, filled) != 1:
+        return f
+    last = [s for s in stmts if any(v in chain.versions for v in _defined(s))][-1]
+    final = next(v for v in _defined(last) if v in chain.versions)
+    body = seq([s for s in stmts[:-1] if s is not first])
+    staged = _Substitution({first.var: filled})
+    new = flatten_to_stmts(staged.visit(body))
+    t = root.type
+    assert isinstance(t, TensorType)
+    zeros = MakeTuple(const_index(0) for _ in t.shape)
+    value = staged.vars.get(final, final)
+    store = typed_call("tensor.assemble", (root, value, zeros), None, first.span)
+    stored = Var(first.var.name_hint, store.type, first.span)
+    end = substitute(stmts[-1], {final: stored, **{v: w for v, w in staged.vars.items() if v is not final}})
+    return f.replace(body=seq([*new, AssignStmt(stored, store, first.span), end], f.body.span))
+
+
+class _Substitution(Retyper):
+    """Replacement of variables with types that follow."""
+
+
+def _initializes(s: Stmt, root: Var, stmts: list[Stmt]) -> bool:
+    """`v = assemble(root, full(whole shape), zeros)`."""
+    if not isinstance(s, AssignStmt) or not isinstance(s.value, Call) or s.value.op.name != "tensor.assemble":
+        return False
+    target, source, offset = s.value.args
+    fulls = {d.var for d in stmts if isinstance(d, AssignStmt) and _applies(d.value, "tensor.full")}
+    if target is not root or source not in fulls or not isinstance(offset, MakeTuple) or s.value.kwargs.get("atomic"):
+        return False
+    whole = (
+        isinstance(source.type, TensorType)
+        and isinstance(root.type, TensorType)
+        and same_dims(source.type.shape, root.type.shape)
+    )
+    return whole and all(arith.is_const(o, 0) for o in offset.elements)
+
+
+def _applies(e: Expr, name: str) -> bool:
+    return isinstance(e, Call) and e.op.name == name
+
+
+def _defined(s: Stmt) -> tuple[Var, ...]:
+    if isinstance(s, AssignStmt):
+        return (s.var,)
+    return s.return_vars if isinstance(s, (ForStmt, WhileStmt, IfStmt)) else ()
+
+
+def _uses(body: Stmt, v: Expr) -> int:
+    """How often a variable is an operand, a carry's beginning or a yielded value."""
+    count = 0
+    for n in walk(body):
+        if isinstance(n, Call):
+            count += sum(a is v for a in n.args)
+        elif isinstance(n, (ForStmt, WhileStmt)):
+            count += sum(isinstance(a, IterArg) and a.initValue is v for a in n.iter_args)
+        elif isinstance(n, YieldStmt):
+            count += sum(a is v for a in n.value)
+        elif isinstance(n, AssignStmt):
+            count += n.value is v
+    return count

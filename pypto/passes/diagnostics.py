@@ -1,0 +1,179 @@
+"""Warnings and performance hints: what a program may do, but its author probably did not mean.
+
+In: a program and the point of the pipeline.  Out: findings that never stop a compilation; they go to stderr, performance
+hints into a report where there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import ClassVar
+
+from pypto.config import WARNING_LEVEL
+from pypto.enums import ArgEffect, ParamDirection
+from pypto.ir import ops
+from pypto.ir.expr import Call, Submit
+from pypto.ir.program import Program
+from pypto.ir.shaped import TileType, const_dim
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt
+from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.ir.verify.property_set import EnumSet
+from pypto.ir.verify.scopes import statements
+from pypto.ir.verify.ssa import user_name
+from pypto.passes.context import effective
+from pypto.passes.retype import used_vars
+from pypto.target.chip import chip_of
+
+__all__ = [
+    "DiagnosticCheck",
+    "DiagnosticCheckRegistry",
+    "DiagnosticCheckSet",
+    "DiagnosticPhase",
+    "VerificationLevel",
+    "get_default_diagnostic_phase",
+    "show",
+]
+
+
+class VerificationLevel(IntEnum):
+    """How much is checked between passes: nothing, what passes say they produced, written forms as well."""
+
+    NONE = 0
+    BASIC = 1
+    ROUNDTRIP = 2
+
+
+class DiagnosticPhase(Enum):
+    """When diagnostics run."""
+
+    NONE = 0
+    PRE_PIPELINE = 1
+    POST_PASS = 2
+    POST_PIPELINE = 3
+
+
+class DiagnosticCheck(Enum):
+    UnusedVariable = 0
+    UnusedControlFlowResult = 1
+    TileInnermostDimGranularity = 2
+    OutParamWriteDropped = 3
+
+
+class DiagnosticCheckSet(EnumSet[DiagnosticCheck]):
+    """Diagnostic checks."""
+
+
+def get_default_diagnostic_phase() -> DiagnosticPhase:
+    """What PYPTO_WARNING_LEVEL says, else before the pipeline."""
+    name = WARNING_LEVEL.get().upper()
+    return DiagnosticPhase[name] if name in DiagnosticPhase.__members__ else DiagnosticPhase.PRE_PIPELINE
+
+
+def _unused_variable(program: Program) -> Iterator[Diagnostic]:
+    for f in program.function_list:
+        read = used_vars(f.body, types=True)
+        for s in statements(f.body):
+            if isinstance(s, AssignStmt) and s.var not in read and not s.var.name_hint.startswith("_") and not _writes(s):
+                yield _warning("UnusedVariable", f"'{user_name(s.var)}' is assigned but never read", s)
+
+
+def _writes(s: AssignStmt) -> bool:
+    e = s.value
+    op = ops.of(e) if isinstance(e, Call) else None
+    if isinstance(e, Submit) or (isinstance(e, Call) and op is None):
+        return True
+    return op is not None and isinstance(e, Call) and any(x is not ArgEffect.Read for x in op.effects(e.kwargs))
+
+
+def _unused_result(program: Program) -> Iterator[Diagnostic]:
+    for f in program.function_list:
+        read = used_vars(f.body, types=True)
+        for s in (n for n in statements(f.body) if isinstance(n, (IfStmt, ForStmt, WhileStmt))):
+            for v in s.return_vars:
+                if v not in read:
+                    yield _warning("UnusedControlFlowResult", f"the result '{user_name(v)}' is never read", s)
+
+
+def _dropped_write(program: Program) -> Iterator[Diagnostic]:
+    for f in program.function_list:
+        written = {p for p, d in zip(f.params, f.param_directions, strict=True) if d is not ParamDirection.In}
+        for s in statements(f.body):
+            if isinstance(s, AssignStmt) and s.var in written and isinstance(s.value, Call) and not _writes(s):
+                name = user_name(s.var)
+                text = f"'{name} = …' names a new value and writes nothing to the output '{name}'; write '{name}[:] = …'"
+                yield _warning("OutParamWriteDropped", text, s)
+
+
+def _innermost_granularity(program: Program) -> Iterator[Diagnostic]:
+    wanted = chip_of(effective().platform).granularity
+    for f in program.function_list:
+        for s in statements(f.body) if f.is_device else ():
+            if not isinstance(s, AssignStmt) or not isinstance(s.value, Call):
+                continue
+            call = s.value
+            tile = call.type if call.op.name == "tile.load" else call.args[0].type if call.op.name == "tile.store" else None
+            columns = const_dim(tile.shape[-1]) if isinstance(tile, TileType) else None
+            if isinstance(tile, TileType) and columns is not None and columns * tile.dtype.get_byte() < wanted:
+                have = columns * tile.dtype.get_byte()
+                text = f"{call.op.name} moves rows of {have} bytes; transfers are fastest in rows of {wanted} bytes or more"
+                yield Diagnostic(Severity.PerfHint, "TileInnermostDimGranularity", 0, text, s.span, "PH001")
+
+
+def _warning(rule: str, message: str, at: AssignStmt | IfStmt | ForStmt | WhileStmt) -> Diagnostic:
+    return Diagnostic(Severity.Warning, rule, 0, message, at.span)
+
+
+_PRE, _POST = DiagnosticPhase.PRE_PIPELINE, DiagnosticPhase.POST_PIPELINE
+_CHECKS: dict[DiagnosticCheck, tuple[Callable[[Program], Iterator[Diagnostic]], DiagnosticPhase]] = {
+    DiagnosticCheck.UnusedVariable: (_unused_variable, _PRE),
+    DiagnosticCheck.UnusedControlFlowResult: (_unused_result, _PRE),
+    DiagnosticCheck.TileInnermostDimGranularity: (_innermost_granularity, _POST),
+    DiagnosticCheck.OutParamWriteDropped: (_dropped_write, _PRE),
+}
+
+
+class DiagnosticCheckRegistry:
+    """The checks there are, and running them."""
+
+    OFF_BY_DEFAULT: ClassVar[frozenset[DiagnosticCheck]] = frozenset((DiagnosticCheck.UnusedControlFlowResult,))
+
+    @staticmethod
+    def run_checks(checks: Iterable[DiagnosticCheck], phase: DiagnosticPhase, program: Program) -> list[Diagnostic]:
+        """Findings of the checks that belong to a phase; warnings run in every phase they are asked for."""
+        found: list[Diagnostic] = []
+        for c in sorted(checks, key=lambda c: c.value):
+            check, own = _CHECKS[c]
+            if own is _PRE or phase is own:
+                found += check(program)
+        return found
+
+    @staticmethod
+    def get_all_checks() -> DiagnosticCheckSet:
+        return DiagnosticCheckSet(DiagnosticCheck)
+
+    @staticmethod
+    def get_warning_checks() -> DiagnosticCheckSet:
+        return DiagnosticCheckSet(c for c in DiagnosticCheck if _CHECKS[c][1] is _PRE)
+
+    @staticmethod
+    def get_perf_hint_checks() -> DiagnosticCheckSet:
+        return DiagnosticCheckSet(c for c in DiagnosticCheck if _CHECKS[c][1] is _POST)
+
+
+def show(found: Iterable[Diagnostic], where: str, report_dir: str | None = None) -> None:
+    """Warnings to stderr; hints into `perf_hints.log` of the report with one line on stderr, or to stderr in full."""
+    hints = []
+    for d in found:
+        if d.severity is Severity.PerfHint and report_dir is not None:
+            hints.append(f"{d.hint_code} {d.text()}")
+        else:
+            print(f"{d.severity.name.lower()}: {d.text()} ({where})", file=sys.stderr)
+    if hints and report_dir is not None:
+        path = Path(report_dir) / "perf_hints.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{h}\n" for h in hints))
+        print(f"{len(hints)} performance hint(s) in {path}", file=sys.stderr)

@@ -1,0 +1,66 @@
+"""LowerTileToBuffer: planned kernels over tiles become kernels over buffers.
+
+In: kernels that selection chose, or, where selection never ran, every kernel; storage is closed, values of control flow
+lie in one place.  Out: functions of the buffer stage: storage is named by handles, a producer writes into its
+destination, nothing mentions tiles or memrefs; parameters, directions and callers are unchanged.
+A kernel that does not convert fails; the input program is never changed, and buffer-stage functions are left alone.
+"""
+
+from __future__ import annotations
+
+from pypto.enums import FunctionIRStage, MemoryPlanner
+from pypto.errors import CompileError, VerificationError
+from pypto.ir.program import Function, Program
+from pypto.ir.shaped import TileType
+from pypto.ir.stmt import seq
+from pypto.ir.verify.buffer_ir import check_buffer_function
+from pypto.ir.verify.properties import IRProperty
+from pypto.passes.context import PassOptions
+from pypto.passes.framework import program_pass
+from pypto.passes.lower_tile_to_buffer.convert import Converter
+from pypto.passes.lower_tile_to_buffer.storage import index_storage
+from pypto.passes.lower_tile_to_buffer.windows import find_windows
+from pypto.passes.verify_tile_storage import require_storage
+
+__all__ = ["lower_tile_to_buffer", "to_buffer"]
+
+
+def to_buffer(f: Function, addressed: bool) -> Function:
+    """A planned kernel as a function of the buffer stage; `addressed`: memrefs are addresses."""
+    for p in f.params:
+        if isinstance(p.type, TileType):
+            raise CompileError("device Tile parameters require the Buffer helper ABI recipe", p.span, code="C080")
+    require_storage(f, physical=False)
+    if addressed:
+        require_storage(f, physical=True)
+    windows = find_windows(f)
+    handles = index_storage(f, frozenset(windows.cuts), frozenset(windows.parents), addressed)
+    made = Converter(f, handles, windows).function(f)
+    made = made.replace(body=seq([made.body], made.body.span), ir_stage=FunctionIRStage.Buffer)
+    found = check_buffer_function(made)
+    if found:
+        texts = tuple(d.text() for d in found)
+        raise VerificationError(f"buffer form of '{f.name}' is not valid:\n" + "\n".join(texts), found[0].span, diagnostics=texts)
+    return made
+
+
+@program_pass(
+    "LowerTileToBuffer",
+    requires=(IRProperty.SSAForm, IRProperty.NoNestedCalls),
+    produces=(IRProperty.BufferIR,),
+    invalidates=(
+        IRProperty.HasMemRefs,
+        IRProperty.TileStorageLegalized,
+        IRProperty.TileStorageAllocated,
+        IRProperty.AllocatedMemoryAddr,
+        IRProperty.TileMemoryInferred,
+    ),
+)
+def lower_tile_to_buffer(program: Program, options: PassOptions) -> Program:
+    addressed = options.memory_planner is not MemoryPlanner.PTOAS
+
+    def one(f: Function) -> Function:
+        wanted = f.is_device and f.ir_stage is FunctionIRStage.Functional and f.attrs.get("buffer_ir_selected", True)
+        return to_buffer(f, addressed) if wanted else f
+
+    return program.with_functions(one(f) for f in program.function_list)

@@ -1,0 +1,32 @@
+"""VerifyTileStorage: kernels on their way to buffers have closed storage.
+
+In: kernels after storage legalization; those that selection left at tile stage are not looked at.  Out: the same.
+VerificationError, whatever the verification level, for a tile without a place, values that control flow joins in
+different places, or places that overlap.
+"""
+
+from __future__ import annotations
+
+from pypto.errors import VerificationError
+from pypto.ir.program import Function, Program
+from pypto.ir.verify.tile_storage import check_storage
+from pypto.passes.context import PassOptions
+from pypto.passes.framework import program_pass
+
+__all__ = ["require_storage", "verify_tile_storage"]
+
+
+def require_storage(f: Function, physical: bool) -> None:
+    """VerificationError with every finding about a function's storage."""
+    found = check_storage(f, physical)
+    if found:
+        texts = tuple(d.text() for d in found)
+        raise VerificationError("tile storage is not closed:\n" + "\n".join(texts), found[0].span, diagnostics=texts)
+
+
+@program_pass("VerifyTileStorage")
+def verify_tile_storage(program: Program, options: PassOptions) -> Program:
+    for f in program.function_list:
+        if f.is_device and f.attrs.get("buffer_ir_selected", True):
+            require_storage(f, physical=False)
+    return program
