@@ -105,12 +105,10 @@ class _Run:
         if isinstance(e, Call) and op is not None:
             app = Application(frame, op, e, [frame.evaluate(a) for a in e.args], var)
             if isinstance(op.semantics, Lanewise):
-                made: Value = lanewise(app, op.semantics)
-            elif isinstance(op.semantics, Reduce):
-                made = reduce(app, op.semantics)
-            else:
-                made = SPECIAL[op.semantics.kind](app)
-            return made
+                return lanewise(app, op.semantics)
+            if isinstance(op.semantics, Reduce):
+                return reduce(app, op.semantics)
+            return SPECIAL[op.semantics.kind](app)
         return self._call_function(frame, e)
 
     def _call_function(self, frame: Frame, e: Call | Submit) -> Value:

@@ -11,7 +11,9 @@ import __future__ as futures
 import ast
 import dis
 import linecache
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -70,6 +72,14 @@ def _refuse(function: FunctionType, message: str, hint: str) -> NoReturn:
     raise ParserSyntaxError(message, Span(code.co_filename, code.co_firstlineno, 1), hint)
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Python has warned about this text already, when it compiled the module."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _column(line: str) -> int | None:
     """Indentation as the tokenizer counts it; None for a line without code."""
     column = 0
@@ -105,7 +115,8 @@ def _parse(lines: Sequence[str], first: int, code: CodeType) -> ast.stmt | None:
     # Empty lines before it give the nodes the line numbers of the file.
     head = "\n" * (first - 1) + "if 1:\n" if indented else "\n" * first
     try:
-        body = ast.parse(head + "".join(lines)).body
+        with quiet():
+            body = ast.parse(head + "".join(lines)).body
     except (SyntaxError, ValueError):
         return None
     if indented:
@@ -131,7 +142,10 @@ def _compiles_to(node: ast.FunctionDef, function: FunctionType) -> bool:
     # The compiler treats attributes of imported names specially; modules are usually imported.
     imported = [n for n in code.co_names if isinstance(function.__globals__.get(n), ModuleType)]
     made = _compile(node, code, imported)
-    return made is not None and (_same_code(made, code) or _alike(made, code))
+    if made is None or _same_code(made, code):
+        return made is not None
+    other = _compile(node, code, ()) if imported else None
+    return (other is not None and _same_code(other, code)) or _alike(made, code)
 
 
 def _compile(node: ast.FunctionDef, code: CodeType, imported: Sequence[str]) -> CodeType | None:
@@ -152,7 +166,8 @@ def _compile(node: ast.FunctionDef, code: CodeType, imported: Sequence[str]) -> 
     head: list[ast.stmt] = [ast.Import([ast.alias(n, **place) for n in imported], **place)] if imported else []
     module = ast.Module([*head, outer], [])
     try:
-        whole = compile(module, "<check>", "exec", code.co_flags & _FUTURES, dont_inherit=True)
+        with quiet():
+            whole = compile(module, "<check>", "exec", code.co_flags & _FUTURES, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     holder = next(c for c in whole.co_consts if isinstance(c, CodeType))

@@ -14,7 +14,8 @@ from pypto.enums import ParamDirection, TensorLayout
 from pypto.errors import ParserError, ParserTypeError
 from pypto.frontend.constants import Evaluator, describe
 from pypto.frontend.diagnostics import fail_at
-from pypto.frontend.source import Source
+from pypto.frontend.reads import reads
+from pypto.frontend.source import Source, is_namespace
 from pypto.language.annotations import Annotation, Directed, Tensor, TensorView
 from pypto.language.symbols import DynVar
 
@@ -118,7 +119,7 @@ def dynamic_dims(source: Source) -> dict[str, dict[int, str]]:
 
 def _dynamic(source: Source, active: tuple[Source, ...]) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = {}
-    symbols = _local_symbols(source)
+    symbols = _local_symbols(source) if any("bind_dynamic" in line for line in source.lines) else {}
     for node in ast.walk(source.node):
         if not isinstance(node, ast.Call):
             continue
@@ -172,10 +173,13 @@ def _symbol(source: Source, symbols: dict[str, str], node: ast.expr) -> str | No
 
 def _callee(source: Source, node: ast.expr) -> Source | None:
     """The source of the helper that a call names, if it names one."""
-    value: Any = None
-    if isinstance(node, ast.Name) and node.id not in source.locals:
-        value = source.lookup(node.id)
-    elif isinstance(node, ast.Attribute):
-        value = _constant(source, node)
+    chain = next(reads(node), ())
+    if not chain or chain[0] in source.locals:
+        return None
+    value = source.lookup(chain[0])
+    for attribute in chain[1:]:
+        if not is_namespace(value):
+            return None
+        value = getattr(value, attribute, None)
     found = getattr(value, "source", None)
     return found if isinstance(found, Source) and getattr(value, "kind", "") in ("inline", "incore", "opaque") else None

@@ -94,9 +94,7 @@ class _Text:
 
     def item(self) -> Function | Program:
         if not self.items:
-            raise ValueError(
-                f"{self.filename}: no function or program is defined", "decorate one with @pl.function or @pl.program"
-            )
+            raise ValueError(f"{self.filename}: nothing is decorated with @pl.function or @pl.program")
         if len(self.items) > 1:
             raise ValueError(f"{self.filename}: several definitions, expected one: {', '.join(n for n, _ in self.items)}")
         name, made = self.items[0]

@@ -130,6 +130,8 @@ def describe(value: Any) -> Any:
         return found
     if type(value) in (list, tuple):
         return type(value)(describe(v) for v in value)
+    if isinstance(value, types.FunctionType) and value.__module__.startswith("pypto.language"):
+        return ("pl", value.__qualname__)
     if isinstance(value, types.BuiltinFunctionType) or (isinstance(value, type) and value.__module__ == "builtins"):
         return ("builtin", value.__qualname__)
     return value

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pypto.config import NATIVE_OPT
+from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
 from pypto.jit.dependencies import Dependencies
 from pypto.jit.identity import code_identity, make_record
@@ -34,12 +35,15 @@ _lock = _thread.allocate_lock()
 _entries: dict[int, tuple[CompiledProgram, Any]] = {}
 
 
-def the_launcher() -> Launcher:
-    """The launcher, loaded (and on a new machine built) once per process."""
+def the_launcher(kernels: type | None = None) -> Launcher:
+    """The launcher, loaded (and on a new machine built) once per process; instances of `kernels` call through it."""
     if not _launcher:
         with _lock:
             if not _launcher:
-                _launcher.append(launcher(TOKEN))
+                found = launcher(TOKEN)
+                if kernels is not None:
+                    found.install(kernels, "_dispatcher")
+                _launcher.append(found)
     return _launcher[0]
 
 
@@ -73,8 +77,8 @@ def obtain(
     code = code_identity(store)
     context = CURRENT.get()
     while True:
-        record = make_record(dependencies.parts, arguments, options, optimize, code, toolchain)
         request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize)
+        record = _record(request, dependencies, code, toolchain)
         if context is not None and context.is_diagnostic:
             stats.bypass("a PassContext with instruments watches the compilation")
             try:
@@ -92,13 +96,22 @@ def obtain(
         arguments = with_static(arguments, static)
 
 
+def _record(request: Request, dependencies: Dependencies, code: str, toolchain: Toolchain) -> Record:
+    try:
+        return make_record(dependencies.parts, request.arguments, request.options, request.optimize, code, toolchain)
+    except (ArgumentTypeError, ArgumentValueError):
+        # A value that no artifact can be identified by: the parser says where it is read, and why it cannot be.
+        from pypto.jit.driver import parse_request
+
+        parse_request(request)
+        raise
+
+
 def with_static(arguments: dict[str, Argument], name: str) -> dict[str, Argument]:
     """The parameter's value becomes a constant of the specialization."""
     a = arguments[name]
     assert isinstance(a, ScalarArg)
     if a.value is None:
-        from pypto.errors import ArgumentTypeError
-
         raise ArgumentTypeError(f"parameter '{name}' is needed as a constant and cannot be pl.RUNTIME", hint="pass its value")
     return {**arguments, name: StaticArg(a.value)}
 

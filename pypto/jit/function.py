@@ -89,13 +89,13 @@ class JITFunction:
     def _dependencies(self) -> Dependencies:
         from pypto.jit.dispatch import the_launcher
 
-        return collect(self.source, self.options, the_launcher().missing)
+        return collect(self.source, self.options, the_launcher(JITFunction).missing)
 
     def _obtain(self, arguments: dict[str, Argument], config: Any) -> CompiledProgram:
         """The compiled kernel for these arguments; the dispatcher learns it."""
         from pypto.jit.dispatch import obtain, the_launcher
 
-        launcher = the_launcher()
+        launcher = the_launcher(JITFunction)
         dependencies = self._dependencies()
         options = _options(config)
         compiled, reusable = obtain(self, dependencies, arguments, options)
@@ -111,7 +111,6 @@ class JITFunction:
                 names = self.source.parameters
                 defaults = tuple(self.source.defaults.get(n, launcher.missing) for n in names)
                 made = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
-                launcher.install(JITFunction, "_dispatcher")
                 self._dispatcher = made
             entry = launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get())
             self._dispatcher.add(entry)
@@ -158,7 +157,9 @@ class JITFunction:
         from pypto.config import NATIVE_OPT
         from pypto.jit.driver import Request
 
-        return Request(self.source, self._dependencies().sources, self.options, arguments, _options(config), NATIVE_OPT.get() == "1")
+        return Request(
+            self.source, self._dependencies().sources, self.options, arguments, _options(config), NATIVE_OPT.get() == "1"
+        )
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Argument]:
         tensors = {p.name for p in self.parameters() if p.kind == "tensor"}

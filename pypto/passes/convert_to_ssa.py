@@ -200,7 +200,7 @@ class _Convert(Retyper):
         body = _handing_on(body, [self.vars[v] for v in implicit], s.span)
         inner, self.vars = self.vars, outer
         results = self.results(s.return_vars, s.body, body)
-        own = (*s.iter_args, s.loop_var) if isinstance(s, ForStmt) else s.iter_args
+        own = {*s.iter_args, s.loop_var} if isinstance(s, ForStmt) else {*s.iter_args}
         for v in (*self.liveness.assigned(s.body), *own):
             if v in own or v not in outer:
                 outer[v] = inner.get(v, v)  # reading it behind the loop is an error that a judge reports

@@ -12,6 +12,7 @@ import re
 from pypto.enums import FunctionIRStage
 from pypto.ir.expr import Call, Expr, Submit, Var
 from pypto.ir.program import Function
+from pypto.ir.rewrite import Mutator
 from pypto.ir.stmt import AssignStmt, EvalStmt, ScopeStmt, SeqStmts, Stmt, WhileStmt, flatten_to_stmts
 from pypto.ir.types import Type
 from pypto.ir.verify.properties import IRProperty
@@ -41,9 +42,6 @@ class _Flatten(Retyper):
         self.count = first
         # Temporaries of the statement at hand.
         self.pending: list[Stmt] = []
-        # What the calls that extents inside types mention were bound to.
-        self.bound: dict[int, tuple[Expr, Var]] = {}
-        self.in_type = False
 
     def block(self, s: Stmt) -> Stmt:
         new: list[Stmt] = []
@@ -92,24 +90,18 @@ class _Flatten(Retyper):
         return s.replace(iter_args=carried, condition=condition, body=body, return_vars=results)
 
     def visit_call(self, c: Call) -> Expr:
-        if self.in_type:
-            return self.bound[id(c)][1] if id(c) in self.bound else c
-        return self._bind(c, Retyper.visit_call(self, c))
+        return self._bind(Retyper.visit_call(self, c))
 
     def visit_submit(self, c: Submit) -> Expr:
-        return self._bind(c, self.rebuild(c))
+        return self._bind(self.rebuild(c))
 
     def visit_type(self, t: Type) -> Type:
-        if not self.vars and not self.bound:
-            return t
-        outer, self.in_type = self.in_type, True
-        made = self.rebuild(t)
-        self.in_type = outer
+        # Extents come with the operands; a call that one of them still mentions is not evaluated for its sake.
+        made: Type = Mutator(self.vars).visit(t) if self.vars else t
         return made
 
-    def _bind(self, old: Expr, new: Expr) -> Expr:
-        v = Var(f"t__tmp_v{self.count}", new.type, old.span)
+    def _bind(self, e: Expr) -> Expr:
+        v = Var(f"t__tmp_v{self.count}", e.type, e.span)
         self.count += 1
-        self.pending.append(AssignStmt(v, new, old.span))
-        self.bound[id(old)] = (old, v)
+        self.pending.append(AssignStmt(v, e, e.span))
         return v

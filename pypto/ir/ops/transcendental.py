@@ -3,10 +3,6 @@
 Measured over every finite binary32 operand against binary64: exp is at most 0.99 ulp from the exact value, log 0.94 ulp.
 The `_odd` forms serve half-precision operands: their binary32 result is rounded to odd, so that rounding it once more
 gives the correctly rounded half (all 65536 operands are checked).
-
-Polynomials: Lawson's algorithm (iteratively reweighted least squares, which converges to the minimax fit; Cheney,
-"Introduction to Approximation Theory", 1966) on 2000 Chebyshev points in extended precision, with coefficients rounded to
-binary32 one by one from the lowest power up, the higher ones fitted again after each.
 """
 
 from __future__ import annotations
@@ -21,6 +17,10 @@ _INF = float("inf")
 # ln 2 as the nearest binary32 and the rest.
 _LN2, _LN2_REST = 0.693147182464599609375, -1.904654290582768e-09
 
+# The polynomials are minimax fits by Lawson's algorithm (iteratively reweighted least squares; Cheney, "Introduction to
+# Approximation Theory", 1966) on 2000 Chebyshev points in extended precision, with coefficients rounded to binary32 one
+# by one from the lowest power up, the higher ones fitted again after each.
+#
 # (e**r - 1 - r) / r**2 on |r| <= ln(2)/2, fit of the error relative to e**r, negative r counting four times: there an
 # ulp of the result is half as large.  Approximation error 4.9e-9.
 _EXP = (0.4999997615814209, 0.16666531562805176, 0.04167307913303375, 0.008367686532437801, 0.0013532902812585235)

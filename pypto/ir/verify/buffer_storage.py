@@ -39,8 +39,8 @@ class Window(NamedTuple):
     version: int  # of the root's extents when the handle came into being
 
     def same_place(self, other: Window) -> bool:
-        mine, theirs = self.interval(), other.interval()
-        return self.exact and other.exact and mine == theirs and self.pitch == other.pitch
+        (a, *mine), (b, *theirs) = self.interval(), other.interval()
+        return self.exact and other.exact and a is b and mine == theirs and self.pitch == other.pitch
 
     def interval(self) -> tuple[Var | None, int, int]:
         base = None if self.address is not None else self.root

@@ -39,6 +39,9 @@ class Range(NamedTuple):
         same = self.space is other.space and self.base is other.base
         return same and self.low < other.high and other.low < self.high
 
+    def same(self, other: Range | None) -> bool:
+        return other is not None and self.space is other.space and self.base is other.base and self[2:] == other[2:]
+
     def text(self) -> str:
         return f"[{self.low}, {self.high})"
 
@@ -241,12 +244,17 @@ class _Judge:
         assert isinstance(a, MakeTuple)
         assert isinstance(b, MakeTuple)
         same = all(arith.same(x, y) for x, y in zip(a.elements, b.elements, strict=True))
-        return same and self.range(c.args[0]) == self.range(cut.args[0])  # type: ignore[arg-type]
+        target, whole = c.args[0], cut.args[0]
+        mine = self.range(target) if isinstance(target, Var) and isinstance(whole, Var) else None
+        return same and mine is not None and isinstance(whole, Var) and mine.same(self.range(whole))
 
     def _repeats(self, s: AssignStmt, u: Var, v: Var) -> bool:
         """A copy of a tile onto itself leaves it as it is."""
         c = s.value
-        return isinstance(c, Call) and c.op.name == "tile.move" and c.args[0] is u and self.range(u) == self.range(v)
+        mine = self.range(u)
+        return (
+            isinstance(c, Call) and c.op.name == "tile.move" and c.args[0] is u and mine is not None and mine.same(self.range(v))
+        )
 
 
 def _inserted(op: OpDef, c: Call, whole: Range) -> Range:

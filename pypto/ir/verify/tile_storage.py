@@ -32,6 +32,9 @@ class Window(NamedTuple):
     size: int
     slots: tuple[int, str]
 
+    def same(self, other: Window | None) -> bool:
+        return other is not None and self.base is other.base and self[2:] == other[2:] and self.space is other.space
+
     def overlaps(self, other: Window) -> bool:
         if self.space is not other.space or self.base is not other.base or self.slots != other.slots:
             return False
@@ -94,7 +97,7 @@ class _Judge:
             self.branch(s)
         elif self.physical and isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tile.move":
             a, b = self.window(s.value.args[0]), self.window(s.var)
-            if a is not None and b is not None and a != b and a.overlaps(b):
+            if a is not None and b is not None and not a.same(b) and a.overlaps(b):
                 self.report(707, f"the move to '{s.var.name_hint}' overlaps its source in part", s.span)
 
     def loop(self, s: ForStmt | WhileStmt) -> None:
@@ -105,7 +108,7 @@ class _Judge:
             windows = [self.window(e) for e in (a.initValue, a, v, r)]
             if windows[1] is None:
                 continue
-            if any(w != windows[1] for w in windows):
+            if any(not windows[1].same(w) for w in windows):
                 self.report(
                     702, f"initial value, carry, yielded value and result of '{a.name_hint}' must share canonical storage", s.span
                 )
@@ -120,7 +123,7 @@ class _Judge:
             if window is None:
                 continue
             for y in arms:
-                if y is None or self.window(y.value[i]) != window:
+                if y is None or not window.same(self.window(y.value[i])):
                     message = f"Every tile branch arm must yield its declared storage: '{r.name_hint}'"
                     self.report(703, message, y.span if y is not None else s.span)
             places.append((r, window))
@@ -130,7 +133,7 @@ class _Judge:
         """Values that live side by side lie side by side."""
         for i, (v, a) in enumerate(places):
             for w, b in places[:i]:
-                if not a.overlaps(b) or (identical and a == b):
+                if not a.overlaps(b) or (identical and a.same(b)):
                     continue
                 if a.offset is None or b.offset is None:
                     message = f"unprovable symbolic overlap of {what} '{w.name_hint}' and '{v.name_hint}'"

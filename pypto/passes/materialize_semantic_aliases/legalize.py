@@ -160,7 +160,7 @@ class _Legalizer(Placer):
         assert isinstance(target.type, TileType)
         a, whole = self.of(source), self.of(target)
         window = self.window(source.type, target.type, whole, offset)
-        if a.base is not window.base or _apart(a, window) or (a == window and a.exact) or self._is_cut_at(source, target, offset):
+        if a.base is not window.base or _apart(a, window) or a.same(window) or self._is_cut_at(source, target, offset):
             return source
         made = self._cut_from_copy(source, target)
         return made if made is not None else self.copy_to(source, self.new_place(source.type), f"{_hint(source)}_copy")
@@ -168,7 +168,7 @@ class _Legalizer(Placer):
     def _is_cut_at(self, source: Expr, target: Expr, offset: Expr) -> bool:
         """Whether the source is exactly the window that is written."""
         cut = self.cuts.get(source) if isinstance(source, Var) else None
-        if cut is None or self.of(cut.args[0]) != self.of(target):
+        if cut is None or not self.of(cut.args[0]).same(self.of(target)):
             return False
         a, b = cut.args[2], offset
         assert isinstance(a, MakeTuple)
@@ -260,7 +260,7 @@ class _Legalizer(Placer):
         values = [self.expr(v) for v in s.value]
         copies = []
         for i, (v, place) in enumerate(zip(values, join.places, strict=True)):
-            if place is not None and self.of(v) != place:
+            if place is not None and not self.of(v).same(place):
                 copies.append(_Copy(i, v, place))
         for c in self._in_order(copies):
             source = c.source

@@ -78,8 +78,8 @@ class _Pipes(NamedTuple):
 def _pipes(intervals: Intervals, i: Interval) -> _Pipes:
     storage = intervals.storage
     live = storage.live
-    members = storage.members[i.base]
-    touches = [(w.at, w.call) for w in live.writes if w.var in members or any(a is v for a in w.call.args for v in members)]
+    members = frozenset(storage.members[i.base])
+    touches = [(w.at, w.call) for w in live.writes if w.var in members or any(a in members for a in w.call.args)]
     stores = {at for v in members for at in live.used.get(v, ())}
     one_path = len({live.paths[at] for at in (*stores, *(at for at, _ in touches))}) == 1
     if not touches or not one_path:

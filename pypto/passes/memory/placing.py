@@ -39,6 +39,10 @@ class Place(NamedTuple):
     def memref(self) -> MemRef:
         return MemRef(self.base, self.offset, self.size, is_pinned=self.pinned)
 
+    def same(self, other: Place) -> bool:
+        """Whether both are exactly the same bytes in the same lines."""
+        return self.base is other.base and self.exact and other.exact and self[1:4] == other[1:4]
+
 
 class Allocation(NamedTuple):
     """Bytes of one memory."""

@@ -48,7 +48,7 @@ class Whole:
         return o
 
     @pl.function(type=pl.FunctionType.InCore)
-    def without_self(x: pl.Tensor[[4], pl.FP32]):  # type: ignore[no-untyped-def]  # noqa: N805
+    def without_self(x: pl.Tensor[[4], pl.FP32]):  # type: ignore[no-untyped-def]
         pass
 
 

@@ -317,7 +317,7 @@ def core(x: pl.Tensor, n: pl.INT32, y: pl.Out[pl.Tensor]):  # type: ignore[no-un
 
 @inline
 def no_result(x):  # type: ignore[no-untyped-def]
-    pl.exp(x)
+    pl.tensor.dim(x, 0)
 
 
 @inline

@@ -170,6 +170,18 @@ def test_quotients_of_bounded_values():
     assert half.right.value == 2
 
 
+def test_the_smallest_integer_divided_by_minus_one_wraps():
+    known, x = Analyzer(), Var("x", ScalarType.of(D.INT32))
+    assert known.bounds(scalar.floordiv(x, ConstInt(-1, D.INT32))) == range_of(D.INT32)
+    assert known.bounds(scalar.floordiv(x, ConstInt(-2, D.INT32))) == Interval(-(1 << 30), 1 << 30)
+
+
+def test_constants_that_sum_to_a_whole_turn_vanish():
+    x = Var("x", ScalarType.of(D.UINT32))
+    inner = scalar.add(x, ConstInt((1 << 32) - 1, D.UINT32))
+    assert fold(scalar.add(inner, ConstInt(1, D.UINT32)), Analyzer()) is x
+
+
 def test_float_constants_compare_as_they_are_rounded():
     known = Analyzer()
     a, b = ConstFloat(0.1, D.FP32), ConstFloat(0.10000000149011612, D.FP32)

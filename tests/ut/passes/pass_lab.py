@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+import pypto.ir.operators  # noqa: F401  under it, comparing expressions by mistake is an error
 from pypto.debug import run
 from pypto.frontend import parse
 from pypto.ir.printer import python_print

@@ -56,6 +56,28 @@ def test_one_arm_of_a_branch():
     check(before, after)
 
 
+def test_only_what_is_read_later_is_a_result():
+    before = """
+        t = n + 1
+        if n > 2:
+            t = k + 1
+            k = t * 2
+        t = k
+        return t
+        """
+    after = """
+        if n > 2:
+            a = k + 1
+            b = a * 2
+            r = pl.yield_(b)
+        else:
+            r = pl.yield_(k)
+        t = r
+        return t
+        """
+    check(before, after.replace("        if n > 2", "        z = n + 1\n        if n > 2"))
+
+
 def test_only_what_is_read_later_is_carried():
     before = """
         t = n + 1

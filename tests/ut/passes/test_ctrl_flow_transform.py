@@ -4,6 +4,7 @@ import pytest
 from pass_lab import apply, body, findings, main, same
 
 from pypto.errors import CompileError
+from pypto.ir.stmt import BreakStmt, IfStmt
 from pypto.ir.verify.properties import IRProperty
 
 P = "n: pl.Scalar[pl.INDEX], k: pl.Scalar[pl.INDEX]"
@@ -145,18 +146,15 @@ def test_loops_without_exits_are_the_same_objects():
 
 
 def test_a_break_out_of_a_scope_is_refused_at_its_line():
-    text = """
-        for i in pl.range(n):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                if i == 2:
-                    break
-                pl.write(x, [0], i)
-        return x
-        """
-    p = body(text, "n: pl.Scalar[pl.INDEX], x: pl.Tensor[[8], pl.INDEX]")
+    p = body("for i in pl.range(n):\n    with pl.at(level=pl.Level.CORE_GROUP):\n        k = k + i\nreturn k", P)
+    f = main(p)
+    loop = f.body.stmts[0]
+    at = loop.body.body.span
+    leaving = loop.body.replace(body=IfStmt(loop.start, BreakStmt(at), None))
+    bad = f.replace(body=f.body.replace(stmts=(loop.replace(body=leaving), f.body.stmts[1])))
     with pytest.raises(CompileError, match="cannot leave the scope") as e:
-        apply(p, "ctrl_flow_transform")
-    assert e.value.span["line"] == 8
+        apply(p.with_functions([bad]), "ctrl_flow_transform")
+    assert e.value.location is at
 
 
 def test_a_counter_narrower_than_an_index_cannot_wrap():

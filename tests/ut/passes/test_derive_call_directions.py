@@ -79,6 +79,18 @@ def test_branches_are_one_writer_each_for_what_follows():
     assert got == [[IN, SCALAR, OUT], [IN, SCALAR, OUT], [IN, SCALAR, INOUT]]
 
 
+def test_what_one_arm_wrote_counts_behind_the_branch():
+    _, got = directions("""
+                if n > 2:
+                    r = pl.yield_(self.k(x, n, o))
+                else:
+                    r = pl.yield_(o)
+                s = self.k(x, n, o)
+                return r, s
+        """)
+    assert got == [[IN, SCALAR, OUT], [IN, SCALAR, INOUT]]
+
+
 def test_wrappers_write_what_they_let_others_write():
     wrapper = f"""
             @pl.function(type=pl.FunctionType.Spmd)
