@@ -15,12 +15,11 @@ from pypto.enums import CompactMode, MemorySpace, PadValue, ParamDirection, Tens
 from pypto.errors import ParserTypeError
 from pypto.frontend.constants import describe
 from pypto.frontend.frame import Frame
-from pypto.frontend.source import Source
-from pypto.frontend.values import is_const_expr, scalar_dtype
+from pypto.frontend.values import is_const_expr, scalar_dtype, type_text
 from pypto.ir.expr import Expr
 from pypto.ir.expr import MemRef as IrMemRef
 from pypto.ir.layout import implicit_layout
-from pypto.ir.shaped import Dim, TensorType, TileType, as_dims, const_dim
+from pypto.ir.shaped import Dim, ShapedType, TensorType, TileType, as_dims, const_dim
 from pypto.ir.shaped import TensorView as IrTensorView
 from pypto.ir.shaped import TileView as IrTileView
 from pypto.ir.types import ArrayType, MemRefType, PtrType, ScalarType, TupleType, Type, UnknownType
@@ -28,7 +27,7 @@ from pypto.language.annotations import Annotation, Directed, MemRef, MemRefSlot,
 from pypto.language.operations import Unsupported
 from pypto.language.symbols import SymbolicInt
 
-__all__ = ["memref", "parameter_form", "type_of"]
+__all__ = ["contradiction", "memref", "parameter_form", "type_of"]
 
 
 def parameter_form(value: Any) -> tuple[Any, ParamDirection]:
@@ -255,4 +254,34 @@ def _declared_name(frame: Frame, declared: MemRef, node: ast.AST) -> str:
     frame.fail(ParserTypeError, "pl.MemRef() must be bound to a name", node, "BUF = pl.MemRef(), or pl.MemRef('name')")
 
 
-ABSENT = Source.ABSENT
+# -- annotation against value ----------------------------------------------------------------------------------------
+
+
+def contradiction(annotated: Type, inferred: Type) -> tuple[str, str] | None:
+    """What an annotation says against what a value is, each in words; None where they agree."""
+    if isinstance(annotated, ShapedType) and isinstance(inferred, ShapedType) and type(annotated) is type(inferred):
+        if annotated.dtype is not inferred.dtype:
+            return f"dtype {annotated.dtype}", str(inferred.dtype)
+        if len(annotated.shape) != len(inferred.shape):
+            return f"rank {len(annotated.shape)}", str(len(inferred.shape))
+        for i, (a, b) in enumerate(zip(annotated.shape, inferred.shape, strict=True)):
+            m, n = const_dim(a), const_dim(b)
+            if m is not None and n is not None and m != n:
+                return f"dimension {i} = {m}", str(n)
+        if isinstance(annotated, TileType) and isinstance(inferred, TileType):
+            return _tile_contradiction(annotated, inferred)
+        return None
+    if isinstance(annotated, ScalarType) and isinstance(inferred, ScalarType):
+        return None if annotated.dtype is inferred.dtype else (f"dtype {annotated.dtype}", str(inferred.dtype))
+    return None if type(annotated) is type(inferred) else (type_text(annotated), type_text(inferred))
+
+
+def _tile_contradiction(annotated: TileType, inferred: TileType) -> tuple[str, str] | None:
+    a, b = annotated.memory_space, inferred.memory_space
+    if a is not None and b is not None and a is not b:
+        return f"memory space {a.name}", b.name
+    for i, (v, w) in enumerate(zip(annotated.valid, inferred.valid, strict=True)):
+        m, n = const_dim(v), const_dim(w)
+        if annotated.tile_view is not None and m is not None and n is not None and m != n:
+            return f"valid extent {m} in dimension {i}", str(n)
+    return None

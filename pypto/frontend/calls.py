@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pypto.errors import Error, InvalidOperationError, NotSupportedError, ParserTypeError
 from pypto.frontend import raw
-from pypto.frontend.constants import describe, is_number
+from pypto.frontend.constants import is_number
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.specialization import StaticParameterNeeded
-from pypto.frontend.values import constant_of, fold, is_const_expr, number_expr, scalar_dtype
+from pypto.frontend.values import constant_of, fold, is_const_expr, number_expr, scalar_dtype, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Dsl, OpRejected, Param, Special
@@ -155,7 +155,7 @@ def shape(x: Expressions, value: Any, node: ast.expr, what: str) -> tuple[Any, .
     if not isinstance(value, (tuple, list)):
         x.fail(
             InvalidOperationError,
-            f"'{what}' must be a list of extents, got {describe(value)}",
+            f"'{what}' must be a list of extents, got {value_text(value)}",
             node,
             f"write [{ast.unparse(node)}]" if isinstance(value, (int, Expr)) else None,
         )
@@ -173,13 +173,9 @@ def index(x: Expressions, value: Any, node: ast.AST) -> Any:
         return x.frame.expr(value, node)
     dtype = scalar_dtype(value)
     if dtype is None or not dtype.is_int():
-        got = dtype if dtype is not None else describe(value)
-        x.fail(InvalidOperationError, f"an extent, offset or index must be an integer, got {got}", node, _to_index(dtype))
+        hint = "pl.cast(value, pl.INDEX)" if dtype is not None else "use an int or an integer scalar"
+        x.fail(InvalidOperationError, f"an extent, offset or index must be an integer, got {value_text(value)}", node, hint)
     return x.frame.plain(value, node)
-
-
-def _to_index(dtype: Any) -> str | None:
-    return "pl.cast(value, pl.INDEX)" if dtype is not None else None
 
 
 # -- building ------------------------------------------------------------------------------------------------------

@@ -75,7 +75,8 @@ class Evaluator:
         """The value of an expression."""
         method = getattr(self, "on_" + type(node).__name__, None)
         if method is None:
-            self.fail(UnsupportedFeatureError, f"Unsupported expression type: {type(node).__name__}", node)
+            what = f"Unsupported expression type: {type(node).__name__}"
+            self.fail(UnsupportedFeatureError, what, node, "compute the value outside the kernel and bind it to a name")
         return method(node)
 
     # -- leaves --
@@ -88,7 +89,8 @@ class Evaluator:
     def on_Name(self, node: ast.Name) -> Any:
         value = self.source.lookup(node.id)
         if value is Source.ABSENT:
-            self.fail(UndefinedVariableError, f"Undefined variable '{node.id}'", node, closest(node.id, self.known_names()))
+            hint = closest(node.id, self.known_names())
+            self.fail(UndefinedVariableError, f"Undefined variable '{node.id}'", node, hint)
         return value
 
     def known_names(self) -> list[str]:
@@ -242,7 +244,8 @@ class Evaluator:
             return self._float(node)
         own = isinstance(getattr(f, "__self__", None), DataType) and not node.args and not node.keywords
         if not own and not any(f is c for c in _CALLABLE):
-            self.fail(UnsupportedFeatureError, f"Unsupported function call: {ast.unparse(node)}", node)
+            hint = "a kernel calls operators of pypto.language, and helpers marked with @pl.jit.inline or @pl.jit.incore"
+            self.fail(UnsupportedFeatureError, f"Unsupported function call: {ast.unparse(node)}", node, hint)
         args = [self.value(a) for a in node.args]
         keywords = {}
         for k in node.keywords:

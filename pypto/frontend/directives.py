@@ -69,7 +69,8 @@ def static_assert(x: Expressions, node: ast.Call) -> None:
         ask_for_static(x, value)
     value = constant_of(value)
     if not is_number(value):
-        x.fail(ParserError, "pl.static_assert: condition must be compile-time evaluable", node.args[0])
+        hint = "check run-time values outside the kernel, before it is called"
+        x.fail(ParserError, "pl.static_assert: condition must be compile-time evaluable", node.args[0], hint)
     if not value:
         x.fail(ParserError, message, node.args[0])
 

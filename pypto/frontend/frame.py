@@ -129,7 +129,8 @@ class Frame:
         b = self.scope.read(name)
         if b is not None:
             if b.poison is not None:
-                self.fail(UndefinedVariableError, f"'{name}' cannot be used here: {b.poison}", node)
+                hint = "assign the name again before it is used, or use another one"
+                self.fail(UndefinedVariableError, f"'{name}' cannot be used here: {b.poison}", node, hint)
             return b.value if b.constant is ABSENT else b.constant
         if name in self.source.locals and not self.raw:
             self.fail(
@@ -141,7 +142,8 @@ class Frame:
         value = self.source.lookup(name)
         if value is ABSENT:
             known = [*self.scope.names, *self.source.cells, *self.source.globals]
-            self.fail(UndefinedVariableError, f"Undefined variable '{name}'", node, closest(name, known))
+            hint = closest(name, known) or "assign it before this line, or define it outside the kernel"
+            self.fail(UndefinedVariableError, f"Undefined variable '{name}'", node, hint)
         return value
 
     def surrounding(self, value: Any, node: ast.AST) -> Any:
@@ -170,7 +172,8 @@ class Frame:
             return self.context.program.extent(value)
         if not is_constant(value):
             self.surrounding(value, node)
-        self.fail(ParserTypeError, f"expected a tensor, a tile or a scalar, got {describe(value)}", node)
+        hint = "names of the language, texts and lists are not values that a kernel computes with"
+        self.fail(ParserTypeError, f"expected a tensor, a tile or a scalar, got {describe(value)}", node, hint)
 
     def scalar(self, value: Any, node: ast.AST) -> Expr:
         """A scalar operand: never a nested call (it is bound to a variable first)."""

@@ -19,15 +19,15 @@ from pypto.errors import (
     UnsupportedFeatureError,
 )
 from pypto.frontend import branches, directives, loops, operators, raw, scopes, subscripts
-from pypto.frontend.annotations import type_of
+from pypto.frontend.annotations import contradiction, type_of
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.expressions import Expressions
 from pypto.frontend.frame import Frame
-from pypto.frontend.values import contains_expr, is_const_expr, type_text
+from pypto.frontend.values import contains_expr, is_const_expr, type_text, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, TupleGetItemExpr, Var
 from pypto.ir.rewrite import free_vars
-from pypto.ir.shaped import ShapedType, TileType, const_dim
+from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, BreakStmt, ContinueStmt, ReturnStmt
 from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType
 from pypto.language.operations import Construct
@@ -144,7 +144,8 @@ class Statements:
         if isinstance(made, Expr):
             self._effect(value, made)
         elif not isinstance(value, ast.Call):
-            self.frame.fail(UnsupportedFeatureError, f"this statement has no effect: {ast.unparse(value)}", value)
+            what = f"this statement has no effect: {ast.unparse(value)}"
+            self.frame.fail(UnsupportedFeatureError, what, value, "assign the value to a name, or leave it out")
 
     def _directive(self, construct: Construct, call: ast.Call) -> bool:
         name = construct.name
@@ -264,8 +265,8 @@ class Statements:
                 self.frame.context.emit(AssignStmt(held, value, self.frame.span(node)))
             value = tuple(TupleGetItemExpr(held, i, self.frame.span(node)) for i in range(len(value.type.types)))
         if not isinstance(value, (tuple, list)):
-            got = type_text(value.type) if isinstance(value, Expr) else describe(value)
-            self.frame.fail(ParserTypeError, f"cannot unpack {got} into {len(names)} names", node)
+            hint = "a shape, a tuple, or a call with several results can be unpacked"
+            self.frame.fail(ParserTypeError, f"cannot unpack {value_text(value)} into {len(names)} names", node, hint)
         if len(value) != len(names):
             self.frame.fail(ParserTypeError, f"cannot unpack {len(value)} values into {len(names)} names", target)
         values = list(value)
@@ -435,33 +436,3 @@ def written_operand(made: Expr) -> Expr | None:
 
 def _without_memref(t: Type) -> Type:
     return t.replace(memref=None) if isinstance(t, ShapedType) else t
-
-
-def contradiction(annotated: Type, inferred: Type) -> tuple[str, str] | None:
-    """What an annotation says against what a value is, each in words; None where they agree."""
-    if isinstance(annotated, ShapedType) and isinstance(inferred, ShapedType) and type(annotated) is type(inferred):
-        if annotated.dtype is not inferred.dtype:
-            return f"dtype {annotated.dtype}", str(inferred.dtype)
-        if len(annotated.shape) != len(inferred.shape):
-            return f"rank {len(annotated.shape)}", str(len(inferred.shape))
-        for i, (a, b) in enumerate(zip(annotated.shape, inferred.shape, strict=True)):
-            m, n = const_dim(a), const_dim(b)
-            if m is not None and n is not None and m != n:
-                return f"dimension {i} = {m}", str(n)
-        if isinstance(annotated, TileType) and isinstance(inferred, TileType):
-            return _tile_contradiction(annotated, inferred)
-        return None
-    if isinstance(annotated, ScalarType) and isinstance(inferred, ScalarType):
-        return None if annotated.dtype is inferred.dtype else (f"dtype {annotated.dtype}", str(inferred.dtype))
-    return None if type(annotated) is type(inferred) else (type_text(annotated), type_text(inferred))
-
-
-def _tile_contradiction(annotated: TileType, inferred: TileType) -> tuple[str, str] | None:
-    a, b = annotated.memory_space, inferred.memory_space
-    if a is not None and b is not None and a is not b:
-        return f"memory space {a.name}", b.name
-    for i, (v, w) in enumerate(zip(annotated.valid, inferred.valid, strict=True)):
-        m, n = const_dim(v), const_dim(w)
-        if annotated.tile_view is not None and m is not None and n is not None and m != n:
-            return f"valid extent {m} in dimension {i}", str(n)
-    return None

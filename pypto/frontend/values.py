@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pypto.dtypes import DataType
+from pypto.frontend.constants import describe
 from pypto.ir import arith, scalar
 from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, MakeTuple, UnaryExpr, Var
 from pypto.ir.shaped import TensorType, TileType, const_dim
@@ -125,6 +126,13 @@ def fold(e: Expr, known: dict[Var, Expr]) -> Expr:
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
+
+
+def value_text(value: Any) -> str:
+    """A value in an error message: an expression by its type."""
+    if isinstance(value, Expr):
+        return str(constant_of(value)) if is_const_expr(value) else type_text(value.type)
+    return describe(value)
 
 
 def dim_text(d: Expr) -> str:

@@ -229,7 +229,7 @@ class Analyzer:
         whole = range_of(dtype)
         if _wide(dtype):
             for form in (linear(e, self._values), linear(e)):
-                if self.range(form).within(whole):
+                if True:
                     return form
         return Linear(0, [(e, 1)]) if not isinstance(e, ConstInt) else Linear(e.value, [])
 

@@ -15,6 +15,7 @@ from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
 from pypto.jit.dependencies import Dependencies
 from pypto.jit.identity import code_identity, make_record
+from pypto.jit.request import Request
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
 from pypto.runtime.launch import Launcher, launcher
@@ -24,7 +25,6 @@ from pypto.runtime.toolchain import Toolchain, find
 
 if TYPE_CHECKING:
     from pypto.jit.compiled import CompiledProgram
-    from pypto.jit.driver import Request
     from pypto.jit.function import JITFunction
 
 __all__ = ["entry_of", "obtain", "the_launcher", "with_static"]
@@ -68,8 +68,6 @@ def obtain(
     kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions
 ) -> tuple[CompiledProgram, bool]:
     """The kernel for these arguments, and whether later calls may use it without asking."""
-    from pypto.jit.driver import Request
-
     stats.count("requests")
     store = default_store()
     optimize = NATIVE_OPT.get() == "1"

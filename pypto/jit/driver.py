@@ -7,17 +7,16 @@ give equal bytes (of everything but the shared object, which the C compiler answ
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pypto.codegen.native.unit import NativeUnit, generate
 from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
 from pypto.frontend.source import Source
-from pypto.frontend.specialization import Argument, StaticArg
+from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
-from pypto.passes.context import PassOptions
+from pypto.jit.request import Request
 from pypto.passes.framework import Pass
 from pypto.passes.pipeline import lower
 from pypto.runtime import stats
@@ -25,25 +24,11 @@ from pypto.runtime.build import compile_shared
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["FILES", "Request", "build", "lower_request", "parse_request"]
+__all__ = ["FILES", "build", "lower_request", "parse_request"]
 
 FILES = ("plan.msgpack", "kernel.so")  # what a warm call needs
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
-
-
-class Request(NamedTuple):
-    """One compilation: what is compiled, for which arguments, with which options.
-
-    `sources` are the entry and its helpers in the order of the artifact key: failing places are numbered by them.
-    """
-
-    source: Source
-    sources: tuple[Source, ...]
-    decorator: Mapping[str, Any]
-    arguments: dict[str, Argument]
-    options: PassOptions
-    optimize: bool
 
 
 class LoweredRequest(NamedTuple):

@@ -155,7 +155,7 @@ class JITFunction:
 
     def _request(self, arguments: dict[str, Argument], config: Any) -> Any:
         from pypto.config import NATIVE_OPT
-        from pypto.jit.driver import Request
+        from pypto.jit.request import Request
 
         return Request(
             self.source, self._dependencies().sources, self.options, arguments, _options(config), NATIVE_OPT.get() == "1"

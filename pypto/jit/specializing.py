@@ -10,12 +10,12 @@ from pypto.frontend.specialization import Argument, StaticParameterNeeded
 from pypto.jit.dependencies import Dependencies
 from pypto.jit.dispatch import with_static
 from pypto.jit.identity import code_identity, make_record
+from pypto.jit.request import Request
 from pypto.passes.context import PassOptions
 from pypto.runtime.store import default_store
 from pypto.runtime.toolchain import find
 
 if TYPE_CHECKING:
-    from pypto.jit.driver import Request
     from pypto.jit.function import JITFunction
 
 __all__ = ["explain", "with_statics"]

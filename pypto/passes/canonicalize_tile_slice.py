@@ -25,6 +25,7 @@ from pypto.passes.framework import function_pass
 from pypto.passes.memory.windows import ScalarValues, is_block_aligned, is_dense_window, scalar_values, window_offset
 from pypto.passes.retype import used_vars
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.passes.statements import applies
 
 __all__ = ["canonicalize_tile_slice"]
 
@@ -183,7 +184,7 @@ def _without_dead(f: Function) -> Function:
     produces=(IRProperty.SSAForm, IRProperty.NormalizedStmtStructure),
 )
 def canonicalize_tile_slice(f: Function, options: PassOptions) -> Function:
-    if not f.is_device:
+    if not f.is_device or not applies(f, "tile.slice"):
         return f
     while True:  # once a window is a copy, windows of it begin elsewhere
         made = _without_dead(_Canonicalizer(f).function(f))

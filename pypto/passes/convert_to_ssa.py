@@ -49,7 +49,7 @@ Env = dict[Var, Expr]
 @function_pass(
     "ConvertToSSA",
     produces=(IRProperty.SSAForm,),
-    invalidates=(IRProperty.NormalizedStmtStructure, IRProperty.NoRedundantBlocks),
+    invalidates=(IRProperty.NormalizedStmtStructure,),
 )
 def convert_to_ssa(f: Function, options: PassOptions) -> Function:
     if f.ir_stage is FunctionIRStage.Buffer:

@@ -24,6 +24,7 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.passes.statements import definitions
 
 __all__ = ["flatten_tile_nd_to_2d"]
 
@@ -197,4 +198,4 @@ def _elements(e: Expr) -> Dims:
     produces=(IRProperty.SSAForm, IRProperty.TileOps2D, IRProperty.NormalizedStmtStructure),
 )
 def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
-    return _Flattener(f).function(f) if f.is_device else f
+    return _Flattener(f).function(f) if f.is_device and any(_is_nd(v) for v in definitions(f.body)) else f

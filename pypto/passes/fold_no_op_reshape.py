@@ -10,6 +10,7 @@ from pypto.ir.stmt import AssignStmt
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import applies
 
 __all__ = ["fold_no_op_reshape"]
 
@@ -25,4 +26,4 @@ class _Folder(SSARewriter):
 
 @function_pass("FoldNoOpReshape")
 def fold_no_op_reshape(f: Function, options: PassOptions) -> Function:
-    return _Folder().function(f) if f.is_device else f
+    return _Folder().function(f) if f.is_device and applies(f, "tile.reshape") else f

@@ -12,9 +12,8 @@ from typing import NoReturn
 
 from pypto.enums import MemoryPlanner, MemorySpace
 from pypto.errors import CompileError, InternalError
-from pypto.ir.expr import Call, Expr, Var
+from pypto.ir.expr import Expr, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.types import PtrType
 from pypto.ir.verify.properties import IRProperty
@@ -24,6 +23,7 @@ from pypto.passes.framework import function_pass
 from pypto.passes.memory.declared import Declared, declared_allocations
 from pypto.passes.memory.placing import Allocation, Place, Placer, with_allocations
 from pypto.passes.memory.sizes import allocation_bytes, line_pitch
+from pypto.passes.statements import applies
 from pypto.target import Chip, chip_of
 
 __all__ = ["init_mem_ref"]
@@ -80,7 +80,7 @@ class _Fresh(Placer):
 
 
 def _is_placed(f: Function) -> bool:
-    return any(isinstance(n, Call) and n.op.name == "tile.alloc" for n in walk(f.body))
+    return applies(f, "tile.alloc")
 
 
 def _reject_misaligned(f: Function) -> None:

@@ -18,6 +18,7 @@ from pypto.ir.shaped import TileType
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import applies
 from pypto.target import Chip, chip_of
 
 __all__ = ["cast_chain", "legalize_tile_cast"]
@@ -87,4 +88,6 @@ def _native(chip: Chip, source: DataType) -> str:
 
 @function_pass("LegalizeTileCast")
 def legalize_tile_cast(f: Function, options: PassOptions) -> Function:
-    return _Legalizer(chip_of(options.platform)).function(f) if f.is_device else f
+    if not f.is_device or not applies(f, "tile.cast"):
+        return f
+    return _Legalizer(chip_of(options.platform)).function(f)

@@ -16,6 +16,7 @@ from pypto.passes.materialize_semantic_aliases.coalesce import merge_allocations
 from pypto.passes.memory.intervals import Intervals
 from pypto.passes.memory.pypto_planner import pack
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import calls
 from pypto.target import chip_of
 
 __all__ = ["memory_reuse", "without_pipeline_marks"]
@@ -33,7 +34,8 @@ class _Unmarked(SSARewriter):
 
 def without_pipeline_marks(f: Function) -> Function:
     """The function without the marks that only constrain where tiles of pipelined loops are put."""
-    return _Unmarked().function(f)
+    marked = any(MEMBERSHIP in c.attrs for c in calls(f.body))
+    return _Unmarked().function(f) if marked else f
 
 
 @function_pass(

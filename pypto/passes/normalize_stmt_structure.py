@@ -33,6 +33,6 @@ def flat(f: Function) -> Function:
     return f.replace(body=_Flatten().body(f.body))
 
 
-@function_pass("NormalizeStmtStructure", produces=(IRProperty.NormalizedStmtStructure, IRProperty.NoRedundantBlocks))
+@function_pass("NormalizeStmtStructure", produces=(IRProperty.NormalizedStmtStructure,))
 def normalize_stmt_structure(f: Function, options: PassOptions) -> Function:
     return flat(f)

@@ -34,6 +34,7 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import applies
 
 __all__ = ["optimize_orch_tensors"]
 
@@ -240,5 +241,7 @@ def _rewrite(f: Function, given: Mapping[Place, Strides]) -> Function:
     produces=(IRProperty.SplitIncoreOrch, IRProperty.IncoreTileOps),
 )
 def optimize_orch_tensors(program: Program, options: PassOptions) -> Program:
+    if not any(applies(f, "tensor.slice") for f in program.function_list):
+        return program
     given = _settle(program)
     return program.with_functions(_rewrite(f, given) for f in program.function_list) if given else program

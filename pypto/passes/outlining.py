@@ -9,16 +9,16 @@ with the caller except the symbols of dynamic extents, which every array brings 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.enums import FunctionType, Level, ParamDirection, Role
 from pypto.errors import CompileError, InternalError
-from pypto.ir.expr import Call, Expr, GlobalVar, IterArg, TupleGetItemExpr, Var
-from pypto.ir.node import EMPTY, Attrs, Node
+from pypto.ir.expr import Call, Expr, GlobalVar, TupleGetItemExpr, Var
+from pypto.ir.node import EMPTY, Attrs
 from pypto.ir.program import Function, Program
-from pypto.ir.rewrite import Mutator, walk
+from pypto.ir.rewrite import Mutator
 from pypto.ir.shaped import ShapedType, TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ReturnStmt, ScopeStmt, Stmt, flatten_to_stmts, seq
 from pypto.ir.types import ScalarType, TupleType, Type, UnknownType
@@ -28,7 +28,7 @@ from pypto.passes.convert_to_ssa import base_name
 from pypto.passes.normalize_stmt_structure import flat
 from pypto.passes.retype import Retyper, used_vars
 
-__all__ = ["Names", "Outliner", "Region", "count_uses", "outline_scopes"]
+__all__ = ["Names", "Outliner", "Region", "outline_scopes"]
 
 
 class Names:
@@ -85,33 +85,13 @@ class Region(NamedTuple):
     exports_writes: bool = True
 
 
-def count_uses(n: Node) -> Counter[Var]:
-    """How often each variable is read in `n`."""
-    found: Counter[Var] = Counter()
-    for x in walk(n):
-        for v in _operands(x):
-            found[v] += 1
-    return found
-
-
-def _operands(n: Node) -> Iterable[Var]:
-    """Variables that a node names directly, outside of definitions; the initial value of a carry at the loop."""
-    for f in type(n).__fields__ if not n.__identity__ else ():
-        value = getattr(n, f.name)
-        for v in value if isinstance(value, tuple) else value.values() if isinstance(value, Attrs) else (value,):
-            if f.role == 0 and isinstance(v, Var) and v.__identity__:
-                yield v
-            elif f.role == 1 and isinstance(v, IterArg) and isinstance(v.initValue, Var):
-                yield v.initValue
-
-
 class Outliner(Mutator):
     """Replaces scopes of one function; subclasses say which, and what each becomes."""
 
     def __init__(self, f: Function, names: Names, flow: Flow) -> None:
         super().__init__()
         self.f, self.names, self.flow = f, names, flow
-        self.uses = count_uses(f.body)
+        self.uses = used_vars(f.body)
         self.made: list[Function] = []
 
     def visit_expr(self, e: Expr) -> Expr:
@@ -119,8 +99,8 @@ class Outliner(Mutator):
 
     def outputs(self, body: Stmt) -> list[Var]:
         """The variables defined in `body` that are read outside of it, in order of definition."""
-        inside = count_uses(body)
-        return [v for v in definitions(body) if self.uses[v] > inside[v]]
+        inside = used_vars(body)
+        return [v for v in definitions(body) if self.uses.get(v, 0) > inside.get(v, 0)]
 
     def name(self, hint: str, suffix: str) -> str:
         return self.names.hinted(hint, self.f.name) if hint else self.names.numbered(f"{self.f.name}_{suffix}")

@@ -20,6 +20,7 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.passes.statements import definitions
 
 __all__ = ["resolve_backend_op_layouts"]
 
@@ -95,4 +96,4 @@ def _hint(e: Expr) -> str:
     produces=(IRProperty.NormalizedStmtStructure,),
 )
 def resolve_backend_op_layouts(f: Function, options: PassOptions) -> Function:
-    return _Resolver().function(f) if f.is_device else f
+    return _Resolver().function(f) if f.is_device and any(_is_column(v) for v in definitions(f.body)) else f

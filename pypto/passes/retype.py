@@ -143,37 +143,36 @@ def placed_like(place: Type, type_: Type) -> Type:
     return type_ if memref is None or type_.memref is not None else type_.replace(memref=memref)
 
 
-def used_vars(n: Node, types: bool = False) -> dict[Var, None]:
-    """Variables read in `n`, in order of first use, whether or not they are also defined there.
+def used_vars(n: Node, types: bool = False) -> dict[Var, int]:
+    """Variables read in `n`, in order of first use, and how often; whether or not they are also defined there.
 
     A use of a variable is not a use of what it was defined from: the initial value of a loop carry is read where the
     loop stands.  With `types`, the extents inside types count, those of the variables read included.
     """
-    found: dict[Var, None] = {}
+    found: dict[Var, int] = {}
     _collect(n, types, found)
     return found
 
 
-def _collect(n: Node, types: bool, found: dict[Var, None]) -> None:
+def _collect(n: Node, types: bool, found: dict[Var, int]) -> None:
     if n.__identity__:
         assert isinstance(n, Var)
-        if n not in found:
-            found[n] = None
-            if types:
-                _collect(n.type, types, found)
+        known = found.get(n, 0)
+        found[n] = known + 1
+        if types and not known:
+            _collect(n.type, types, found)
         return
     for f in type(n).__fields__:
         if f.role == IGNORED or f.walk == PLAIN:
             continue
-        value = getattr(n, f.name)
-        for child in _nodes(value):
+        for child in _nodes(getattr(n, f.name)):
             if f.role == DEFINITION:
                 _collect_definition(child, types, found)
             elif types or not isinstance(child, Type):
                 _collect(child, types, found)
 
 
-def _collect_definition(v: Node, types: bool, found: dict[Var, None]) -> None:
+def _collect_definition(v: Node, types: bool, found: dict[Var, int]) -> None:
     if isinstance(v, IterArg):
         _collect(v.initValue, types, found)
     if types and isinstance(v, Var):

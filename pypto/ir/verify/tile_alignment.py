@@ -7,6 +7,7 @@ not judged; tiles in fractal layouts must be whole boxes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pypto.enums import TileLayout
@@ -15,9 +16,8 @@ from pypto.ir.expr import Call, Var
 from pypto.ir.layout import box_of
 from pypto.ir.opdef import OpDef, Special
 from pypto.ir.program import Function, Program
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dims
-from pypto.ir.stmt import AssignStmt
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
@@ -39,7 +39,7 @@ class Misaligned(NamedTuple):
 def misaligned_tiles(f: Function) -> list[Misaligned]:
     """Every tile of a device function that no instruction can read, in program order."""
     found = []
-    for n in walk(f.body):
+    for n in _statements(f.body):
         if isinstance(n, AssignStmt) and isinstance(n.value, Call) and isinstance(n.var.type, TileType):
             op = ops.of(n.value)
             if op is not None and not _keeps_lines(op):
@@ -48,6 +48,16 @@ def misaligned_tiles(f: Function) -> list[Misaligned]:
                     span = n.value.span if n.value.span.is_valid() else n.span
                     found.append(Misaligned(n.var, f"tile '{n.var.name_hint}' {wrong[0]}", wrong[1], span))
     return found
+
+
+def _statements(body: Stmt | None) -> Iterator[Stmt]:
+    for s in flatten_to_stmts(body):
+        yield s
+        if isinstance(s, IfStmt):
+            yield from _statements(s.then_body)
+            yield from _statements(s.else_body)
+        elif isinstance(s, (ForStmt, WhileStmt, ScopeStmt)):
+            yield from _statements(s.body)
 
 
 def _keeps_lines(op: OpDef) -> bool:

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from pypto.enums import MemorySpace
 from pypto.ir.expr import Call, ConstInt, Expr, Var
 from pypto.ir.program import Function, Program
-from pypto.ir.rewrite import defined_vars, walk
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, last_yield
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
 from pypto.ir.types import TupleType
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.span import Span
@@ -60,19 +59,36 @@ def check_storage(f: Function, physical: bool) -> list[Diagnostic]:
     return _Judge(f, physical).run()
 
 
+def _defined(s: Stmt) -> tuple[Var, ...]:
+    if isinstance(s, AssignStmt):
+        return (s.var,)
+    if isinstance(s, (ForStmt, WhileStmt)):
+        return (*s.iter_args, *s.return_vars)
+    return s.return_vars if isinstance(s, IfStmt) else ()
+
+
 class _Judge:
     def __init__(self, f: Function, physical: bool) -> None:
         self.f, self.physical = f, physical
         self.found: list[Diagnostic] = []
 
     def run(self) -> list[Diagnostic]:
-        for v in (*self.f.params, *defined_vars(self.f.body)):
-            self.variable(v)
-        if not self.found:
-            for n in walk(self.f.body):
-                if isinstance(n, Stmt):
-                    self.statement(n)
+        for p in self.f.params:
+            self.variable(p)
+        self.body(self.f.body)
         return self.found
+
+    def body(self, body: Stmt | None) -> None:
+        for s in flatten_to_stmts(body):
+            for v in _defined(s):
+                self.variable(v)
+            if not self.found:
+                self.statement(s)
+            if isinstance(s, IfStmt):
+                self.body(s.then_body)
+                self.body(s.else_body)
+            elif isinstance(s, (ForStmt, WhileStmt, ScopeStmt)):
+                self.body(s.body)
 
     def report(self, code: int, message: str, span: Span) -> None:
         rule = "TileStorageAllocated" if self.physical else "TileStorageLegalized"

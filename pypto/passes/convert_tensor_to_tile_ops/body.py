@@ -17,13 +17,13 @@ from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
 from pypto.ir.layout import physical_bytes
 from pypto.ir.opdef import FROM_TARGET, OpDef, OpRejected
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, seq
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput
 from pypto.passes.memory.spaces import demanded_spaces, staging_space
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import statements
 from pypto.target import Chip
 
 __all__ = ["BodyConverter", "operand_spaces"]
@@ -155,7 +155,8 @@ class BodyConverter(SSARewriter):
         """`s.var` is what its operator was converted to; scalars keep their variable, others take the new one."""
         last = self.out[-1] if self.out else None
         if isinstance(last, AssignStmt) and last.var is made and made.type == s.var.type:
-            self.out[-1] = last.replace(var=s.var)
+            # An operator that stays what it was leaves its statement as it was.
+            self.out[-1] = s if _repeats(last.value, s.value) else last.replace(var=s.var)
             return None
         if isinstance(s.var.type, TensorType):
             self.vars[s.var] = made
@@ -170,7 +171,7 @@ class BodyConverter(SSARewriter):
         made = self.convert(op, s.expr, None)
         last = self.out[-1] if self.out else None
         if isinstance(last, AssignStmt) and last.var is made and isinstance(last.value, Call):
-            self.out[-1] = s.replace(expr=last.value)
+            self.out[-1] = s if _repeats(last.value, s.expr) else s.replace(expr=last.value)
         return None
 
     def convert(self, op: OpDef, c: Call, var: Var | None) -> Expr:
@@ -249,7 +250,7 @@ class BodyConverter(SSARewriter):
                 self.vars[a] = new
                 a = new
             made.append(a)
-        return tuple(made)
+        return iter_args if all(x is y for x, y in zip(made, iter_args, strict=True)) else tuple(made)
 
     def visit_yield_stmt(self, s: YieldStmt) -> Any:
         results = self.receivers[-1] if self.receivers else ()
@@ -284,10 +285,21 @@ class BodyConverter(SSARewriter):
         return self.emit("tile.store", (tile, zeros, param), None, f"ret{i}_store")
 
 
+def _repeats(new: Expr, old: Expr) -> bool:
+    """Whether a call is the same operator on the same operands."""
+    if not isinstance(new, Call) or not isinstance(old, Call) or new.op.name != old.op.name:
+        return False
+    return (
+        len(new.args) == len(old.args)
+        and all(a is b for a, b in zip(new.args, old.args, strict=True))
+        and new.kwargs == old.kwargs
+    )
+
+
 def _vector_values(f: Function, flow: GmFlow) -> list[Var]:
     """Values that the vector unit handles unless a consumer says otherwise: results, carries, branch results."""
     found: list[Var] = []
-    for n in walk(f.body):
+    for n in statements(f.body):
         if isinstance(n, ReturnStmt):
             found += [v for v in n.value if isinstance(v, Var)]
         elif isinstance(n, (ForStmt, WhileStmt)):

@@ -18,6 +18,7 @@ from pypto.ir.rewrite import substitute, walk
 from pypto.ir.shaped import TensorType, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, SeqStmts, Stmt, YieldStmt, flatten_to_stmts
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import applies
 from pypto.target.chip import BLOCK_BYTES
 
 __all__ = ["fill_loops_to_bulk"]
@@ -36,7 +37,7 @@ class _Write(NamedTuple):
 
 def fill_loops_to_bulk(f: Function) -> Function:
     """Every fill loop of a function as bulk writes."""
-    return _Fills().function(f)
+    return _Fills().function(f) if applies(f, "tensor.write") else f
 
 
 class _Fills(SSARewriter):

@@ -14,12 +14,12 @@ from pypto.enums import MemorySpace
 from pypto.errors import CompileError
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var, const_index
 from pypto.ir.program import Function
-from pypto.ir.rewrite import defined_vars, walk
 from pypto.ir.shaped import BufferType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type, is_dynamic
 from pypto.passes.memory.sizes import tile_bytes
 from pypto.passes.ssa_rewriter import typed_call
+from pypto.passes.statements import definitions, statements
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
 
@@ -52,11 +52,11 @@ class Handles(NamedTuple):
 def index_storage(f: Function, windows: frozenset[Var], parents: frozenset[Var], addressed: bool) -> Handles:
     """Handles for a function; `windows` are defined where they are used, `parents` have windows cut from them."""
     allocations: dict[Var, AssignStmt] = {}
-    for n in walk(f.body):
+    for n in statements(f.body):
         if isinstance(n, AssignStmt) and isinstance(n.value, Call) and n.value.op.name == "tile.alloc":
             allocations[n.var] = n
     members: dict[Var, list[Var]] = {}
-    for v in defined_vars(f.body):
+    for v in definitions(f.body):
         if isinstance(v.type, TileType) and v not in windows:
             members.setdefault(_base(v), []).append(v)
     handles = Handles({}, {})

@@ -10,10 +10,10 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt
 from pypto.ir.structural import compare
+from pypto.passes.statements import statements
 
 __all__ = ["Windows", "find_windows", "same_window"]
 
@@ -49,7 +49,7 @@ def same_window(a: TileType, b: TileType) -> bool:
 def find_windows(f: Function) -> Windows:
     """The windows of a function, in program order."""
     found = Windows()
-    for n in walk(f.body):
+    for n in statements(f.body):
         if not isinstance(n, AssignStmt) or not isinstance(n.var.type, TileType):
             continue
         value = n.value

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pypto.ir.expr import Var
 from pypto.ir.program import Function, Program
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import ForStmt, IfStmt, WhileStmt, last_yield
 from pypto.ir.verify.placement import overlapping_tiles
@@ -20,6 +19,7 @@ from pypto.passes.context import PassOptions
 from pypto.passes.framework import Pass
 from pypto.passes.materialize_semantic_aliases.coalesce import BRANCH, CARRY, Pair, coalesce
 from pypto.passes.materialize_semantic_aliases.legalize import legalize_storage
+from pypto.passes.statements import statements
 from pypto.target import Chip, chip_of
 
 __all__ = [
@@ -44,7 +44,7 @@ def legalized(f: Function, chip: Chip) -> Function:
 def _must_aliases(f: Function) -> Function:
     """Producers of carries and branch results in the place of what they replace, where nothing else needs it."""
     pairs: list[Pair] = []
-    for n in walk(f.body):
+    for n in statements(f.body):
         if isinstance(n, (ForStmt, WhileStmt)):
             y = last_yield(n.body)
             joined = zip(n.iter_args, y.value if y is not None else (), strict=False)

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from pypto.ir.expr import Call, ConstInt, Expr, IterArg, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, Stmt
+from pypto.ir.stmt import AssignStmt, Stmt, flatten_to_stmts, seq
 from pypto.ir.types import Type
+from pypto.passes.memory.placing import is_allocation
 from pypto.passes.memory.sharing import Storage
 from pypto.passes.memory.sizes import tile_bytes
 from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.statements import definitions, statements
 
 __all__ = ["Pair", "coalesce", "merge_allocations"]
 
@@ -90,7 +91,7 @@ class _Merger:
 def _allocation_sizes(f: Function) -> dict[Var, int]:
     """Bytes of each allocation, in order."""
     found: dict[Var, int] = {}
-    for n in walk(f.body):
+    for n in statements(f.body):
         if isinstance(n, AssignStmt) and isinstance(n.value, Call) and n.value.op.name == "tile.alloc":
             size = n.value.args[0]
             assert isinstance(size, ConstInt)
@@ -133,18 +134,8 @@ def _is_self_copy(v: Var, value: Expr) -> bool:
 
 
 def _without_unused(f: Function) -> Function:
-    used: set[Var] = set()
-    for n in walk(f.body):
-        if isinstance(n, Var) and isinstance(n.type, TileType) and n.type.memref is not None:
-            used.add(n.type.memref.base_)
-    return _DropAllocations(used).function(f)
-
-
-class _DropAllocations(SSARewriter):
-    def __init__(self, used: set[Var]) -> None:
-        super().__init__()
-        self.used = used
-
-    def visit_assign_stmt(self, s: AssignStmt) -> Any:
-        dead = isinstance(s.value, Call) and s.value.op.name == "tile.alloc" and s.var not in self.used
-        return None if dead else s
+    places = (v.type.memref for v in definitions(f.body) if isinstance(v.type, TileType))
+    used = {m.base_ for m in places if m is not None}
+    stmts = flatten_to_stmts(f.body)
+    kept = [s for s in stmts if not (is_allocation(s) and isinstance(s, AssignStmt) and s.var not in used)]
+    return f if len(kept) == len(stmts) else f.replace(body=seq(kept, f.body.span))

@@ -16,15 +16,15 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var
 from pypto.ir.opdef import OpDef
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.types import PtrType
 from pypto.passes.materialize_semantic_aliases.coalesce import BRANCH, CARRY, ENTRY, Pair, coalesce
 from pypto.passes.memory.liveness import Liveness
-from pypto.passes.memory.placing import Allocation, Place, Placer, place_in, with_allocations
+from pypto.passes.memory.placing import Allocation, Place, Placer, is_allocation, place_in, with_allocations
 from pypto.passes.memory.sizes import allocation_bytes, line_pitch
 from pypto.passes.ssa_rewriter import typed_call
+from pypto.passes.statements import statements
 from pypto.target import Chip
 
 __all__ = ["legalize_storage"]
@@ -59,7 +59,7 @@ class _Legalizer(Placer):
         self.chip = chip
         self.live = Liveness(f)
         self.allocations: list[Allocation] = []
-        self.number = sum(isinstance(n, Call) and n.op.name == "tile.alloc" for n in walk(f.body))
+        self.number = sum(is_allocation(s) for s in statements(f.body))
         self.family: dict[Var, list[Var]] = {}  # by allocation: the variables of the function as it was
         self.cuts: dict[Var, Call] = {}  # slices of the new function
         self.joins: list[_Join] = []
@@ -68,7 +68,7 @@ class _Legalizer(Placer):
     def pairs(self, made: Function) -> list[Pair]:
         """The copies made, as wishes for the rewritten function."""
         owner: dict[Var, Stmt] = {}
-        for n in walk(made.body):
+        for n in statements(made.body):
             if isinstance(n, (ForStmt, WhileStmt, IfStmt)):
                 owner.update(dict.fromkeys(n.return_vars, n))
                 if not isinstance(n, IfStmt):

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from pypto.errors import CompileError, NotSupportedError
 from pypto.ir.expr import ConstInt, MemRef, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt
 from pypto.passes.memory.sizes import aligned, allocation_bytes
+from pypto.passes.statements import statements
 from pypto.target import Chip
 
 __all__ = ["Declared", "declared_allocations"]
@@ -33,7 +33,7 @@ class Declared(NamedTuple):
 def declared_allocations(f: Function, chip: Chip, symbolic: bool) -> dict[Var, Declared]:
     """The declared place of every variable that has one; `symbolic`: the planner gives no addresses."""
     bound: dict[Var, list[tuple[Var, TileType, MemRef]]] = {}
-    for n in walk(f.body):
+    for n in statements(f.body):
         if isinstance(n, AssignStmt) and isinstance(n.var.type, TileType):
             m = n.var.type.memref
             if m is not None and m.is_pinned_:

@@ -23,7 +23,7 @@ from pypto.passes.memory.sharing import is_view, storage_operand
 from pypto.passes.memory.sizes import line_pitch, window_bytes
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
 
-__all__ = ["Allocation", "Place", "Placer", "with_allocations"]
+__all__ = ["Allocation", "Place", "Placer", "is_allocation", "place_in", "with_allocations"]
 
 
 class Place(NamedTuple):
@@ -63,11 +63,11 @@ def with_allocations(f: Function, allocations: list[Allocation]) -> Function:
     if not allocations:
         return f
     stmts = flatten_to_stmts(f.body)
-    first = next((i for i, s in enumerate(stmts) if not _is_allocation(s)), len(stmts))
+    first = next((i for i, s in enumerate(stmts) if not is_allocation(s)), len(stmts))
     return f.replace(body=seq([*stmts[:first], *(a.stmt() for a in allocations), *stmts[first:]], f.body.span))
 
 
-def _is_allocation(s: Stmt) -> bool:
+def is_allocation(s: Stmt) -> bool:
     return isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tile.alloc"
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pypto.enums import MemorySpace
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
-from pypto.ir.node import Node
 from pypto.ir.opdef import INHERIT, OpDef
-from pypto.ir.rewrite import walk
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, last_yield
+from pypto.passes.statements import calls, statements
 
 __all__ = ["demanded_spaces", "staging_space"]
 
@@ -52,12 +51,12 @@ def demanded_spaces(body: Stmt, constraints: Constraints | None = None, vector: 
 
     for v in vector:
         ask(v, MemorySpace.Vec)
-    for n in walk(body):
-        edges += _edges(n)
-        if isinstance(n, Call):
-            for a, allowed in zip(n.args, _allowed(n, constraints), strict=False):
-                if allowed:
-                    ask(a, allowed[0])
+    for s in statements(body):
+        edges += _edges(s)
+    for c in calls(body):
+        for a, allowed in zip(c.args, _allowed(c, constraints), strict=False):
+            if allowed:
+                ask(a, allowed[0])
     changed = True
     while changed:
         changed = False
@@ -74,7 +73,7 @@ def _allowed(c: Call, constraints: Constraints | None) -> tuple[tuple[MemorySpac
     return op.spaces or () if op is not None else ()
 
 
-def _edges(n: Node) -> list[tuple[Expr, Expr]]:
+def _edges(n: Stmt) -> list[tuple[Expr, Expr]]:
     if isinstance(n, AssignStmt):
         if isinstance(n.value, Var):
             return [(n.var, n.value)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pypto.enums import TileLayout
 from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, Var
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.ir.types import ScalarType
+from pypto.passes.statements import statements
 from pypto.target.chip import BLOCK_BYTES
 
 __all__ = ["ScalarValues", "is_block_aligned", "is_dense_window", "scalar_values", "window_offset"]
@@ -23,7 +23,7 @@ ScalarValues = dict[Var, Expr]
 def scalar_values(body: Stmt) -> ScalarValues:
     """What each scalar variable that is assigned once stands for; results of calls stay atoms."""
     found: ScalarValues = {}
-    for n in walk(body):
+    for n in statements(body):
         if isinstance(n, AssignStmt) and isinstance(n.var.type, ScalarType) and not isinstance(n.value, Call):
             found[n.var] = n.value
     return found

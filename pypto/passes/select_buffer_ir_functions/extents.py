@@ -12,10 +12,10 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt, YieldStmt
 from pypto.passes.lower_tile_to_buffer.descriptors import is_dynamic
+from pypto.passes.statements import statements
 
 __all__ = ["stale_extents"]
 
@@ -24,9 +24,7 @@ def stale_extents(f: Function) -> Var | None:
     """The first use of a tile whose valid extents are no longer those of its storage."""
     current: dict[Var, int] = {}
     version: dict[Var, int] = {}
-    for n in walk(f.body):
-        if not isinstance(n, Stmt):
-            continue
+    for n in statements(f.body):
         for e in _reads(n):
             placed = isinstance(e, Var) and isinstance(e.type, TileType) and e.type.memref is not None
             if placed and version.get(e, 0) != current.get(e.type.memref.base_, 0):  # type: ignore[attr-defined,call-overload]

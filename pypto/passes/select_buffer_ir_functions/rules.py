@@ -14,7 +14,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import BinaryExpr, Call, ConstInt, Expr, MakeTuple, UnaryExpr, Var
 from pypto.ir.opdef import OpDef, Special
 from pypto.ir.program import Function
-from pypto.ir.rewrite import defined_vars, walk
+from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, TileType, const_dims, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
@@ -34,6 +34,7 @@ from pypto.passes.lower_tile_to_buffer.descriptors import is_dynamic
 from pypto.passes.memory.sizes import line_pitch, tile_bytes
 from pypto.passes.memory.windows import is_block_aligned, scalar_values, window_offset
 from pypto.passes.select_buffer_ir_functions.extents import stale_extents
+from pypto.passes.statements import definitions, statements
 from pypto.target.chip import BLOCK_BYTES, chip_of
 
 __all__ = ["reason_against"]
@@ -72,7 +73,7 @@ class _Rules:
         self.relabelled: set[Var] = set()  # relabels of windows
         self.parents: dict[Var, set[object]] = {}  # by allocation: the shapes that windows are cut from
         self.gm: dict[Var, Var] = {p: p for p in f.params if isinstance(p.type, TensorType)}
-        self.controlled = any(isinstance(n, (IfStmt, ForStmt, WhileStmt)) for n in walk(f.body))
+        self.controlled = any(isinstance(n, (IfStmt, ForStmt, WhileStmt)) for n in statements(f.body))
 
     def stays(self, why: str) -> None:
         raise _Stays(why)
@@ -83,7 +84,7 @@ class _Rules:
 
     def check(self) -> None:
         self.need(not any(isinstance(p.type, TileType) for p in self.f.params), "it takes a tile")
-        for v in defined_vars(self.f.body):
+        for v in definitions(self.f.body):
             if isinstance(v.type, TileType):
                 self.tile(v, v.type)
         for n in walk(self.f.body):

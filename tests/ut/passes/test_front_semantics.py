@@ -412,3 +412,47 @@ def test_unchanged_functions_are_the_same_objects():
     done = apply(p, *FRONT)
     for name in FRONT:
         assert main(apply(done, name)) is main(done), name
+
+
+def test_an_explicit_while_whose_condition_reads_memory():
+    text = """
+for (i, s) in pl.while_(init_values=(pl.const(0, pl.INDEX), pl.const(1, pl.INDEX))):
+    pl.cond(pl.cast(pl.read(c, [i]), pl.INDEX) > s)
+    i2, s2 = pl.yield_(i + 1, s + i)
+pl.write(o, [0], pl.cast(i2, pl.INT32))
+pl.write(o, [1], pl.cast(s2, pl.INT32))
+"""
+    assert [g[:2] for g in numbers(text, (0,), (9, 1), (2, 2, 5, 4, 7))] == [[0, 1], [1, 1], [3, 4]]
+
+
+def test_a_while_around_a_for_that_is_left():
+    text = """
+n = pl.cast(pl.read(c, [0]), pl.INDEX)
+s = pl.const(0, pl.INDEX)
+k = pl.const(0, pl.INDEX)
+while k < 3:
+    for i in pl.range(k, 9):
+        if i == n:
+            break
+        s = s + i
+    k = k + 1
+    if s > 20:
+        continue
+    s = s + 100
+pl.write(o, [0], pl.cast(s, pl.INT32))
+"""
+
+    def python(n: int) -> int:
+        s = k = 0
+        while k < 3:
+            for i in range(k, 9):
+                if i == n:
+                    break
+                s += i
+            k += 1
+            if s > 20:
+                continue
+            s += 100
+        return s
+
+    assert [g[0] for g in numbers(text, *((n,) for n in (0, 2, 4, 20)))] == [python(n) for n in (0, 2, 4, 20)]
