@@ -37,7 +37,7 @@ from pypto.ir.shaped import const_dim
 
 __all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "optimize", "plain", "reads", "uses_of"]
 
-_ONE = const_index(1)
+_ZERO, _ONE = const_index(0), const_index(1)
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies)
 
 
@@ -143,7 +143,29 @@ def _same_elements(w: Compute, r: Read) -> bool:
     if isinstance(w, LaneOp) and w.mask:
         return r.pattern == MASK and same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols))
     rect = written_rect(w)
-    return rect is not None and r.pattern != MASK and same_mapping(w.dst, r.view) and covers(rect, (r.rows, r.cols))
+    if rect is None or r.pattern == MASK:
+        return False
+    if same_mapping(w.dst, r.view) and covers(rect, (r.rows, r.cols)):
+        return True
+    # A column read as a row, or the other way round: the same line of elements under another shape.
+    written, read = _line(w.dst, *rect), _line(r.view, r.rows, r.cols)
+    return (
+        written is not None
+        and read is not None
+        and same_mapping(written[0], read[0])
+        and covers((_ONE, written[1]), (_ONE, read[1]))
+    )
+
+
+def _line(v: View, rows: Expr, cols: Expr) -> tuple[View, Expr] | None:
+    """A rectangle of one row or one column as a column: its view with no column stride, and its length."""
+    if arith.is_const(cols, 1):
+        stride, length = v.row, rows
+    elif arith.is_const(rows, 1):
+        stride, length = v.col, cols
+    else:
+        return None
+    return View(v.root, v.dtype, v.address, v.offset, stride, _ZERO, v.low, v.high, v.window), length
 
 
 def _overwrites(w: Compute, v: View) -> bool:
@@ -224,15 +246,26 @@ def to_runs(region: Region, frozen: frozenset[Root]) -> list[Run | Item]:
     for item in region.items:
         if isinstance(item, COMPUTE):
             ops.append(item)
-        elif isinstance(item, Check) or (
-            isinstance(item, ScalarDef) and (item.element is None or not ops or item.element.root in frozen)
-        ):
+        elif isinstance(item, Check):
+            if not any(isinstance(p, Check) and _same_check(p, item) for p in prelude):
+                prelude.append(item)
+        elif isinstance(item, ScalarDef) and (item.element is None or not ops or item.element.root in frozen):
             prelude.append(item)
         else:
             flush()
             out.append(item)
     flush()
     return out
+
+
+def _same_check(a: Check, b: Check) -> bool:
+    """Whether `b` cannot fail where `a` passed."""
+    left, right = [c[0] for c in a.conditions] + list(a.guard), [c[0] for c in b.conditions] + list(b.guard)
+    return (
+        len(a.conditions) == len(b.conditions)
+        and len(left) == len(right)
+        and all(arith.same(x, y) for x, y in zip(left, right, strict=True))
+    )
 
 
 # -- liveness ------------------------------------------------------------------------------------------------------

@@ -144,12 +144,20 @@ def _legal(run: Run, at: int, end: int, readers: Sequence[Sequence[int]]) -> Gro
     rows, placed = chosen
     if len(placed) == 1 and placed[0].kind == OTHER:
         return Group(rows, (Step(None, tuple(placed)),), frozenset((at,)))
-    steps = _steps(run, at, placed)
+    # Joining an early phase saves a pass over the row; if that would reorder accesses, program order is kept.
+    return _arranged(run, at, rows, placed, readers, True) or _arranged(run, at, rows, placed, readers, False)
+
+
+def _arranged(
+    run: Run, at: int, rows: Expr, placed: Sequence[Placed], readers: Sequence[Sequence[int]], back: bool
+) -> Group | None:
+    end = at + len(placed)
+    steps = _steps(run, at, placed, back)
     if steps is None:
         return None
     where = {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops}
     stored = frozenset(k for k in range(at, end) if _is_stored(run, k, end, where, readers))
-    if end - at > 1:
+    if len(placed) > 1:
         if any(isinstance(op, LaneOp) and op.mask and k in stored for k, op in _numbered(run, at, end)):
             return None  # packing bits is a loop of its own
         if not _orderly(run, at, end, where, stored):
@@ -161,8 +169,8 @@ def _numbered(run: Run, at: int, end: int) -> list[tuple[int, Compute]]:
     return [(k, run.ops[k]) for k in range(at, end)]
 
 
-def _steps(run: Run, at: int, placed: Sequence[Placed]) -> list[Step] | None:
-    """Each operation goes into the last phase where its operands are ready, or opens a new step."""
+def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step] | None:
+    """Each operation goes into a step where its operands are ready, or opens a new one."""
     steps: list[tuple[Expr | None, list[Placed]]] = []
     ready: dict[int, tuple[int, str]] = {}  # operation -> (step, kind)
     for p in placed:
@@ -179,7 +187,7 @@ def _steps(run: Run, at: int, placed: Sequence[Placed]) -> list[Step] | None:
                 together = (kind == ELEMENT and p.kind != ROW_VALUE) or (kind == ROW_VALUE and p.kind == ROW_VALUE)
                 least = max(least, step if together else step + 1)
         cols = None if p.kind == ROW_VALUE else _cols(op)
-        n = _place(steps, least, cols)
+        n = _place(steps, least, cols, back)
         steps[n][1].append(p)
         ready[p.at] = (n, p.kind)
     return [Step(c, tuple(ops)) for c, ops in steps]
@@ -190,13 +198,13 @@ def _cols(op: Compute) -> Expr:
     return op.cols
 
 
-def _place(steps: list[tuple[Expr | None, list[Placed]]], least: int, cols: Expr | None) -> int:
-    last = len(steps) - 1
-    if cols is None:
-        if last >= least and steps[last][0] is None:
-            return last
-    elif last >= least and (have := steps[last][0]) is not None and arith.same(have, cols):
-        return last
+def _place(steps: list[tuple[Expr | None, list[Placed]]], least: int, cols: Expr | None, back: bool) -> int:
+    """The step of these columns an operation joins: the last one, or the earliest possible with `back`."""
+    first = least if back else max(least, len(steps) - 1)
+    for n in range(first, len(steps)):
+        have = steps[n][0]
+        if have is cols or (have is not None and cols is not None and arith.same(have, cols)):
+            return n
     steps.append((cols, []))
     return len(steps) - 1
 

@@ -152,7 +152,8 @@ def _binary(e: BinaryExpr, names: Mapping[Var, str]) -> str:
         return f"pp_{'min' if kind is scalar.Min else 'max'}_{_SUFFIX[dtype]}({a}, {b})"
     if kind in (scalar.And, scalar.Or, scalar.Xor):
         # Both sides are evaluated, so the operators without short circuit serve.
-        return f"((({a}) != 0) {'&' if kind is scalar.And else '|' if kind is scalar.Or else '^'} (({b}) != 0))"
+        a, b = (t if dtype_of(x) is DataType.BOOL else f"({t} != 0)" for t, x in ((a, e.left), (b, e.right)))
+        return f"({a} {'&' if kind is scalar.And else '|' if kind is scalar.Or else '^'} {b})"
     if kind in (scalar.BitShiftLeft, scalar.BitShiftRight):
         return f"({C_TYPES[dtype]})(({a}) {'<<' if kind is scalar.BitShiftLeft else '>>'} ({b}))"
     if kind is scalar.FloatDiv and dtype.is_int():

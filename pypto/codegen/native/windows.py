@@ -74,7 +74,8 @@ def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Seq
         if (a is not None and b is not None and c is not None and a >= 0 and a + b <= c) or b == 0:
             continue
         end = arith.add(o, e)
-        inside = scalar.le(end, n)
+        # Never `o + e`, which a hostile offset makes wrap: with 0 < e and 0 <= n, `n - e` cannot.
+        inside = scalar.le(e, n) if a == 0 else scalar.le(o, arith.sub(n, e))
         if a is None or a < 0:
             inside = scalar.and_(scalar.ge(o, ZERO), inside)
         if not (arith.same(end, n) and a is not None and a >= 0):

@@ -34,7 +34,7 @@ def stage_element_writes(f: Function, flow: GmFlow, conflicts: frozenset[Var]) -
 def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
     stmts = flatten_to_stmts(f.body)
     found = [s for s in stmts if _initializes(s, root, stmts)]
-    if len(found) != 1 or not isinstance(stmts[-1], ReturnStmt):
+    if len(found) != 1:
         return f
     first = found[0]
     assert isinstance(first, AssignStmt)
@@ -44,9 +44,10 @@ def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
     others = [v for v, roots in flow.roots.items() if root in roots and v is not root and v not in chain.versions]
     if not chain.closed or others or _uses(f.body, root) != 1 or _uses(f.body, filled) != 1:
         return f
+    *middle, end = stmts if isinstance(stmts[-1], ReturnStmt) else (*stmts, None)
     last = [s for s in stmts if any(v in chain.versions for v in _defined(s))][-1]
     final = next(v for v in _defined(last) if v in chain.versions)
-    body = seq([s for s in stmts[:-1] if s is not first])
+    body = seq([s for s in middle if s is not None and s is not first])
     staged = _Substitution({first.var: filled})
     new = flatten_to_stmts(staged.visit(body))
     t = root.type
@@ -55,8 +56,9 @@ def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
     value = staged.vars.get(final, final)
     store = typed_call("tensor.assemble", (root, value, zeros), None, first.span)
     stored = Var(first.var.name_hint, store.type, first.span)
-    end = substitute(stmts[-1], {final: stored, **{v: w for v, w in staged.vars.items() if v is not final}})
-    return f.replace(body=seq([*new, AssignStmt(stored, store, first.span), end], f.body.span))
+    others_now = {v: w for v, w in staged.vars.items() if v is not final}
+    ending = [] if end is None else [substitute(end, {**others_now, final: stored})]
+    return f.replace(body=seq([*new, AssignStmt(stored, store, first.span), *ending], f.body.span))
 
 
 class _Substitution(Retyper):

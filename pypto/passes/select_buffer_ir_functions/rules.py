@@ -90,11 +90,8 @@ class _Rules:
         for n in walk(self.f.body):
             if isinstance(n, (BinaryExpr, UnaryExpr)):
                 self.scalar(n)
-        *body, last = flatten_to_stmts(self.f.body)
-        self.need(isinstance(last, ReturnStmt), "it does not end in a return")
-        self.body(body)
-        assert isinstance(last, ReturnStmt)
-        self.returns(last)
+        for s in flatten_to_stmts(self.f.body):
+            self.statement(s)
         stale = stale_extents(self.f)
         self.need(
             stale is None, f"'{stale.name_hint if stale is not None else ''}' is used after its valid extents were set anew"
@@ -146,6 +143,8 @@ class _Rules:
             self.branch(s)
         elif isinstance(s, (ForStmt, WhileStmt)):
             self.loop(s)
+        elif isinstance(s, ReturnStmt) and s is flatten_to_stmts(self.f.body)[-1]:
+            self.returns(s)
         else:
             self.need(isinstance(s, YieldStmt), f"it has a {type(s).__name__} in its body")
 

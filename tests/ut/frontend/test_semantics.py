@@ -293,8 +293,11 @@ def test_what_an_inlined_helper_writes_is_written() -> None:
         x = 0  # its own name
         return x
 
-    got = run("y = fill(a, o, 2)\nfor i in pl.range(1):\n    z = fill(a, o, 1)", fill=fill)
-    np.testing.assert_array_equal(got, A)
+    text = "y = fill(a, o, 2)\nfor i in pl.range(1):\n    z = fill(a, o, 1)"
+    np.testing.assert_array_equal(run(text, fill=fill), A)
+    # For the caller, too, `o` is the written tensor from here on.
+    program = kernel(text, "a: pl.Tensor, o: pl.Out[pl.Tensor]", fill=fill).parse(A, A).program
+    assert program.as_python(concise=True).count("    o = out") == 2
 
 
 def test_helpers_of_helpers_take_tiles_tensors_and_numbers() -> None:

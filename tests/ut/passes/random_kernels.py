@@ -79,13 +79,18 @@ class _Kernel:
         p, q = self.pick(pool, "part"), self.pick(pool, "part")
         forms = [f"pl.{self.r.choice(BINARY)}({p}, {q})", f"pl.adds({p}, 1.0)", f"pl.maximums(pl.abs({p}), 2.0)"]
         if not self.buffers:
-            forms += [f"pl.set_validshape({self.pick(pool, 'whole')}, {self.partial})", f"pl.row_expand_sub({p}, pl.row_min({p}, w0))"]
+            forms += [
+                f"pl.set_validshape({self.pick(pool, 'whole')}, {self.partial})",
+                f"pl.row_expand_sub({p}, pl.row_min({p}, w0))",
+            ]
         return self.r.choice(forms)
 
     def window(self, pool: dict[str, list[str]]) -> str:
         p, w = self.pick(pool, "whole"), self.pick(pool, "window")
         rows = self.r.choice(["0", "4", "8", "m"])
-        return self.r.choice([f"pl.slice({p}, [8, 32], [{rows}, 0])", f"pl.slice({p}, [8, 32], [{rows}, 0])", f"pl.add({w}, {w})"])
+        return self.r.choice(
+            [f"pl.slice({p}, [8, 32], [{rows}, 0])", f"pl.slice({p}, [8, 32], [{rows}, 0])", f"pl.add({w}, {w})"]
+        )
 
     def column(self, pool: dict[str, list[str]]) -> str:
         p, c = self.pick(pool, "whole"), self.pick(pool, "column")
@@ -174,7 +179,9 @@ class _Kernel:
 def tile_kernel(seed: int, partial: str = "rows, cols") -> Program:
     """A kernel of every kind of value; `partial` is its one partial rectangle, in constants or `rows, cols`."""
     k = _Kernel(seed, partial, buffers=False)
-    return program(f"@pl.function\ndef main({PARAMS}):\n    with pl.at(level=pl.Level.CORE_GROUP):\n" + textwrap.indent(k.text(), "    "))
+    return program(
+        f"@pl.function\ndef main({PARAMS}):\n    with pl.at(level=pl.Level.CORE_GROUP):\n" + textwrap.indent(k.text(), "    ")
+    )
 
 
 def buffer_kernel(seed: int) -> Program:

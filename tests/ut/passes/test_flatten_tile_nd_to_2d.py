@@ -1,0 +1,99 @@
+"""Tiles of any rank become rows and columns."""
+
+import numpy as np
+import pytest
+from back_lab import applied, kernel_of, scope, through
+from pass_lab import agree, out
+
+from pypto.errors import CompileError
+from pypto.ir.shaped import TileType
+from pypto.passes.context import PassOptions
+from pypto.passes.flatten_tile_nd_to_2d import flatten_tile_nd_to_2d
+from pypto.passes.statements import definitions
+
+V = "pl.Tensor[[64], pl.FP32]"
+W = "pl.Tensor[[2, 3, 64], pl.FP32]"
+
+
+def flattened(body: str, params: str, *args):
+    """The kernel before and after; both give the same bits."""
+    before = through(scope(body, params), "lower_composite_ops")
+    after = flatten_tile_nd_to_2d.run(before, PassOptions())
+    assert flatten_tile_nd_to_2d.run(after, PassOptions()) is after
+    if args:
+        agree(before, after, list(args))
+    return kernel_of(after)
+
+
+def shapes(f):
+    """Ranks of the tiles that operators other than loads work on."""
+    return {len(v.type.shape) for v in definitions(f.body) if isinstance(v.type, TileType) and v.name_hint != "nd"}
+
+
+def test_a_vector_is_one_row():
+    x = np.arange(64, dtype=np.float32)
+    f = flattened("o[:] = pl.add(x, pl.muls(x, pl.read(x, [3])))", f"x: {V}, o: pl.Out[{V}]", x, out(64))
+    assert shapes(f) == {2}
+
+
+def test_elements_and_windows_of_vectors():
+    x = np.arange(64, dtype=np.float32)
+    body = "t = pl.adds(x, 1.0)\nw = pl.slice(t, [16], [32])\nu = pl.write(t, [5], pl.read(t, [7]))\no[0:16] = w\no[16:64] = u[16:64]"
+    f = flattened(body, f"x: {V}, o: pl.Out[{V}]", x, out(64))
+    assert shapes(f) == {2}
+
+
+def test_leading_axes_merge_and_stores_say_the_window():
+    x = np.arange(384, dtype=np.float32).reshape(2, 3, 64)
+    body = """
+        v = pl.mul(x, x)
+        m = pl.row_max(v)
+        o[:] = pl.row_expand_sub(v, m)
+        r[:] = m
+        p[:] = pl.reshape(v, [6, 64])
+        q[:] = pl.reshape(v, [4, 96])
+        """
+    params = (
+        f"x: {W}, o: pl.Out[{W}], r: pl.Out[pl.Tensor[[2, 3, 1], pl.FP32]], "
+        "p: pl.Out[pl.Tensor[[6, 64], pl.FP32]], q: pl.Out[pl.Tensor[[4, 96], pl.FP32]]"
+    )
+    f = flattened(body, params, x, out(2, 3, 64), out(2, 3, 1), out(6, 64), out(4, 96))
+    assert shapes(f) == {2}
+    stores = [c for c in applied(f) if c == "tile.store"]
+    assert len(stores) == 4
+
+
+def test_windows_and_assembles_of_adjacent_rows():
+    x = np.arange(384, dtype=np.float32).reshape(2, 3, 64)
+    body = """
+        v = pl.adds(x, 1.0)
+        w = pl.slice(v, [1, 3, 64], [1, 0, 0])
+        a = pl.assemble(v, pl.muls(w, 2.0), [0, 0, 0])
+        b = pl.write(a, [1, 2, 3], pl.read(a, [0, 1, 5]))
+        o[:] = b
+        """
+    f = flattened(body, f"x: {W}, o: pl.Out[{W}]", x, out(2, 3, 64))
+    assert shapes(f) == {2}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("r[:] = pl.col_sum(pl.adds(x, 1.0))", "across the rows"),
+        ("r[:] = pl.slice(pl.adds(x, 1.0), [2, 1, 64], [0, 1, 0])", "not adjacent"),
+    ],
+)
+def test_what_is_no_band_of_rows_is_refused_at_its_line(body, words):
+    with pytest.raises(CompileError, match=words) as e:
+        flattened(body, f"x: {W}, r: pl.Out[pl.Tensor[[2, 1, 64], pl.FP32]]")
+    assert e.value.code == "C030"
+    assert e.value.span["line"] == 4
+    assert e.value.hint
+
+
+def test_a_kernel_of_matrices_is_returned_as_it_is():
+    p = through(
+        scope("o[:] = pl.adds(x, 1.0)", "x: pl.Tensor[[8, 8], pl.FP32], o: pl.Out[pl.Tensor[[8, 8], pl.FP32]]"),
+        "lower_composite_ops",
+    )
+    assert flatten_tile_nd_to_2d.run(p, PassOptions()) is p
