@@ -26,6 +26,7 @@ _PUBLIC = {
     "loads": "text",
     "loads_program": "text",
     "parse": "text",
+    "parse_function": "functions",
     "parse_kernel": "kernels",
     "parse_program": "text",
     "program": "functions",

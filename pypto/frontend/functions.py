@@ -24,7 +24,7 @@ from pypto.frontend.invoke import Members
 from pypto.frontend.source import Source, capture, enclosing
 from pypto.frontend.statements import read_frame
 from pypto.ir.expr import Var
-from pypto.ir.program import Program
+from pypto.ir.program import Function, Program
 from pypto.ir.types import ScalarType, TupleType, Type
 from pypto.language.annotations import Annotation
 
@@ -36,6 +36,7 @@ __all__ = [
     "build_program",
     "function",
     "inline",
+    "parse_function",
     "program",
 ]
 
@@ -123,8 +124,13 @@ def _decorate(f: Callable[..., Any], options: FunctionOptions, frame: FrameType)
     path = source.qualname.split(".")
     if len(path) > 1 and path[-2] != "<locals>":
         return ProgramMethod(source, options)
+    return parse_function(source, options)
+
+
+def parse_function(source: Source, options: FunctionOptions | None = None) -> Function:
+    """One fully annotated function as IR."""
     builder = ProgramBuilder(source.name)
-    build_function(builder, source, options, member=False)
+    build_function(builder, source, options or FunctionOptions(), member=False)
     return builder.functions[source.name]
 
 

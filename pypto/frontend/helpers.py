@@ -21,7 +21,7 @@ from pypto.frontend.calls import need_constant
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.frame import Context, Frame
 from pypto.frontend.specialization import StaticParameterNeeded
-from pypto.frontend.values import constant_of, retag, type_text
+from pypto.frontend.values import constant_of, contains_expr, retag, type_text
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import TensorType, TensorView, const_dim
@@ -72,6 +72,10 @@ def _same_type(a: Type, b: Type) -> bool:
 def specialize(x: Expressions, node: ast.AST, helper: Helper, values: Mapping[str, Any]) -> tuple[Signature, tuple[Expr, ...]]:
     """The function that serves these values, and the arguments to call it with."""
     constants = {n: v for n, v in values.items() if not isinstance(v, Expr) and not is_number(v)}
+    for name, value in constants.items():
+        if contains_expr(value):
+            what = f"Function '{helper.source.name}': argument '{name}' is a tuple of run-time values"
+            x.fail(ParserTypeError, what, node, "pass each value as an argument of its own")
     while True:
         runtime = {n: v for n, v in values.items() if n not in constants}
         try:

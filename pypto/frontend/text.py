@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pypto.errors import Error, ParserSyntaxError, UnsupportedFeatureError
-from pypto.frontend.builder import ProgramBuilder
 from pypto.frontend.constants import Evaluator
 from pypto.frontend.diagnostics import fail_at
 from pypto.frontend.functions import (
     FunctionOptions,
     InlineFunction,
     ProgramMethod,
-    build_function,
     build_program,
     function,
     inline,
+    parse_function,
     program,
 )
 from pypto.frontend.invoke import Callee
@@ -85,7 +84,6 @@ class _Text:
         holder = ast.FunctionDef("<module>", _NO_ARGUMENTS, module.body, [], None, None, lineno=1, col_offset=0)
         self.source = Source(Located(holder, self.lines, 1), filename, self.names)
         self.evaluator = Evaluator(self.source)
-        self.functions = ProgramBuilder()
         for node in module.body:
             self.statement(node)
 
@@ -100,8 +98,8 @@ class _Text:
         name, made = self.items[0]
         if isinstance(made, list):
             return build_program(self.name or name, made)
-        build_function(self.functions, *made, member=False)
-        return self.functions.functions[name]
+        source, options = made
+        return parse_function(source, options)
 
     # -- module level --
 

@@ -158,13 +158,7 @@ class Analyzer:
         if not isinstance(e, BinaryExpr):
             return None
         if isinstance(e, (scalar.Add, scalar.Sub, scalar.Mul)):
-            local = self._arithmetic(e)
-            if not _wide(_integer(e)):
-                return local
-            form = linear(e, self._values)
-            if len(form.terms) == 1 and form.terms[0][0] is e:
-                return local
-            return self.range(form) if local is None else local.met(self.range(form))
+            return self._sum(e)
         x, y = self._converted(e.left, e), self._converted(e.right, e)
         if isinstance(e, scalar.FloorDiv):
             return _quotient(x, y)
@@ -200,6 +194,17 @@ class Analyzer:
         whole = range_of(dtype or DataType.INT64)
         return x if x is not None and x.within(whole) else whole
 
+    def _sum(self, e: BinaryExpr) -> Interval | None:
+        """Bounds of a sum or product: operand by operand, and as a linear form where that cannot wrap."""
+        local = self._arithmetic(e)
+        form = linear(e, self._values) if _wide(_integer(e)) else None
+        if form is None or (len(form.terms) == 1 and form.terms[0][0] is e):
+            return local
+        exact = self.range(form)
+        if not exact.within(range_of(DataType.INT64)):
+            return local
+        return exact if local is None else local.met(exact)
+
     def _arithmetic(self, e: BinaryExpr) -> Interval | None:
         x, y = self._converted(e.left, e), self._converted(e.right, e)
         if isinstance(e, scalar.Add):
@@ -229,7 +234,7 @@ class Analyzer:
         whole = range_of(dtype)
         if _wide(dtype):
             for form in (linear(e, self._values), linear(e)):
-                if True:
+                if self.range(form).within(whole):
                     return form
         return Linear(0, [(e, 1)]) if not isinstance(e, ConstInt) else Linear(e.value, [])
 
@@ -341,8 +346,8 @@ def _compare_floats(kind: str, a: ConstFloat, b: ConstFloat) -> bool | None:
 
 
 def _quotient(x: Interval, y: Interval) -> Interval | None:
-    """Floor quotients; None where the divisor may be 0 or the result may wrap."""
-    if y.low <= 0 <= y.high or (y.high < 0 and y.high >= -1):
+    """Floor quotients; None where the divisor may be 0."""
+    if y.low <= 0 <= y.high:
         return None
     corners = [a // b for a in x for b in y]
     return Interval(min(corners), max(corners))

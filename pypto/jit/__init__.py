@@ -5,7 +5,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pypto._lazy import Facade
 from pypto.jit.decorator import jit
 from pypto.jit.function import JITFunction
 
 __all__ = ["JITFunction", "jit"]
+
+_FACADE = Facade(
+    __name__, (("pypto.jit.compiled", "CompiledProgram"), ("pypto.jit.programs", "compile_program")), modules="programs"
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _FACADE.load(name)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pypto.errors import ArgumentTypeError, NotSupportedError
-from pypto.frontend.source import Source
 from pypto.runtime.load import library
 from pypto.runtime.plan import KernelPlan, ScalarParam, Site, TensorParam
-from pypto.span import Span
 
 if TYPE_CHECKING:
     from pypto.ir.program import Program
     from pypto.runtime.entry import Entry
     from pypto.runtime.record import Record
+    from pypto.span import Span
 
 __all__ = ["STAGES", "CompiledProgram"]
 
@@ -28,25 +28,22 @@ class CompiledProgram:
     zero-filled, and returns them.
     """
 
-    def __init__(self, artifact: Entry, record: Record, sources: tuple[Source, ...], platform: str) -> None:
-        self._artifact, self.record, self._sources, self.platform = artifact, record, sources, platform
+    def __init__(
+        self,
+        artifact: Entry,
+        record: Record,
+        platform: str,
+        locate: Callable[[Site], Span | None],
+        parsed: Callable[[], Program],
+    ) -> None:
+        """`locate`: where a failing place is in the user's text; `parsed`: the program before any pass."""
+        self._artifact, self.record, self.platform = artifact, record, platform
+        self.locate, self._parsed = locate, parsed
+        self._directory = artifact.path
+        self.entry: Any = None  # of the launcher, made by the first direct call
         self.plan = KernelPlan.from_bytes(artifact.read("plan.msgpack"))
         self.library = library(artifact)
         self.address = self.library.address("pypto_entry")
-
-    # -- what the launcher keeps --
-
-    def locate(self, site: Site) -> Span | None:
-        """Where, in the source as it was captured in this process, a failed statement stands."""
-        if not 0 <= site.source < len(self._sources):
-            return None
-        source = self._sources[site.source]
-        line = source.line_of(site.ordinal)
-        if line < 0:
-            return None
-        text = source.line(line)
-        column = len(text) - len(text.lstrip()) + 1
-        return Span(source.filename, line, column, line, len(text.rstrip()) + 1, site.source, site.ordinal)
 
     # -- facts --
 
@@ -54,7 +51,14 @@ class CompiledProgram:
     def output_dir(self) -> Any:
         from pathlib import Path
 
-        return Path(self._artifact.path)
+        return Path(self._directory)
+
+    def export(self, directory: str) -> None:
+        """Put copies of the artifact's files into a directory, which becomes `output_dir`."""
+        for name in self._artifact.files:
+            with open(os.path.join(directory, name), "wb") as f:
+                f.write(self._artifact.read(name))
+        self._directory = os.path.abspath(directory)
 
     @property
     def param_names(self) -> list[str]:
@@ -71,6 +75,11 @@ class CompiledProgram:
 
     @property
     def program(self) -> Program:
+        """The program that was compiled, before any pass."""
+        return self._parsed()
+
+    @property
+    def lowered(self) -> Program:
         """The final program, as the device would run it."""
         return self._load("device.msgpack")
 
@@ -132,7 +141,7 @@ class CompiledProgram:
         return entry_of(self).call(args)
 
     def __fspath__(self) -> str:
-        return os.fspath(self._artifact.path)
+        return self._directory
 
     def __str__(self) -> str:
         return self.__fspath__()

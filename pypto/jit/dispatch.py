@@ -24,15 +24,17 @@ from pypto.runtime.store import Store, default_store
 from pypto.runtime.toolchain import Toolchain, find
 
 if TYPE_CHECKING:
+    from pypto.ir.program import Program
     from pypto.jit.compiled import CompiledProgram
     from pypto.jit.function import JITFunction
+    from pypto.runtime.entry import Entry
 
-__all__ = ["entry_of", "obtain", "the_launcher", "with_static"]
+__all__ = ["NEEDS", "entry_of", "obtain", "the_launcher", "with_static"]
 
+NEEDS = ("plan.msgpack", "kernel.so")  # of an artifact, for a warm call
 _STATIC = "static"
 _launcher: list[Launcher] = []
 _lock = _thread.allocate_lock()
-_entries: dict[int, tuple[CompiledProgram, Any]] = {}
 
 
 def the_launcher(kernels: type | None = None) -> Launcher:
@@ -55,13 +57,11 @@ def _forget_lock() -> None:
 os.register_at_fork(after_in_child=_forget_lock)
 
 
-def entry_of(compiled: CompiledProgram, guards: tuple[Any, ...] = ()) -> Any:
+def entry_of(compiled: CompiledProgram) -> Any:
     """A launcher entry for a kernel, without guards: for calls that have chosen the kernel already."""
-    found = _entries.get(id(compiled))
-    if found is None:
-        made = the_launcher().Entry(compiled.plan, compiled.address, compiled)
-        found = _entries.setdefault(id(compiled), (compiled, made))
-    return found[1]
+    if compiled.entry is None:
+        compiled.entry = the_launcher().Entry(compiled.plan, compiled.address, compiled)
+    return compiled.entry
 
 
 def obtain(
@@ -80,14 +80,14 @@ def obtain(
         if context is not None and context.is_diagnostic:
             stats.bypass("a PassContext with instruments watches the compilation")
             try:
-                return _private(store, record, request, toolchain, dependencies), False
+                return _private(store, record, request, toolchain), False
             except StaticParameterNeeded as need:
                 arguments = with_static(arguments, need.name)
                 continue
         static = kernel.static.get(record.encoded)
         if static is None:
             try:
-                return _shared(kernel, store, record, request, toolchain, dependencies), True
+                return _shared(kernel, store, record, request, toolchain), True
             except StaticParameterNeeded as need:
                 static = need.name
                 kernel.static[record.encoded] = static
@@ -114,42 +114,42 @@ def with_static(arguments: dict[str, Argument], name: str) -> dict[str, Argument
     return {**arguments, name: StaticArg(a.value)}
 
 
-def _compiled(store_entry: Any, record: Record, request: Request, dependencies: Dependencies) -> CompiledProgram:
+def _compiled(entry: Entry, record: Record, request: Request) -> CompiledProgram:
     from pypto.jit.compiled import CompiledProgram
 
-    return CompiledProgram(store_entry, record, dependencies.sources, request.options.platform)
+    def parsed() -> Program:
+        from pypto.jit import driver
+
+        return driver.parse_request(request).program
+
+    return CompiledProgram(entry, record, request.options.platform, request.locate, parsed)
 
 
-def _private(store: Store, record: Record, request: Request, toolchain: Toolchain, dependencies: Dependencies) -> CompiledProgram:
+def _private(store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:
     from pypto.jit import driver
 
-    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, d), driver.FILES)
-    return _compiled(entry, record, request, dependencies)
+    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, d), NEEDS)
+    return _compiled(entry, record, request)
 
 
-def _shared(
-    kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain, dependencies: Dependencies
-) -> CompiledProgram:
+def _shared(kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:
     known = kernel.kernels.get(record.encoded)
     if known is not None:
         stats.count("memory_hits")
         return known
-    needs = ("plan.msgpack", "kernel.so")
     entry = store.lookup(record.encoded)
     if entry is not None and _STATIC in entry.files:
         raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
     if entry is None:
-        entry = _build(kernel, store, record, request, toolchain, needs)
+        entry = _build(kernel, store, record, request, toolchain)
         if _STATIC in entry.files:
             raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
-    entry.hold(needs)
+    entry.hold(NEEDS)
     with kernel.lock:
-        return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request, dependencies))
+        return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request))
 
 
-def _build(
-    kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain, needs: tuple[str, ...]
-) -> Any:
+def _build(kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
 
     def build(directory: str) -> None:

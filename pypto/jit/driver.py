@@ -7,26 +7,29 @@ give equal bytes (of everything but the shared object, which the C compiler answ
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pypto.codegen.native.unit import NativeUnit, generate
+from pypto.codegen.native.unit import NativeUnit, Parameter, generate
+from pypto.codegen.native.unit import Site as CodeSite
+from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
+from pypto.frontend.signatures import signature
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
-from pypto.jit.request import Request
+from pypto.jit.request import ProgramRequest, Request
 from pypto.passes.framework import Pass
+from pypto.passes.manager import Watcher
 from pypto.passes.pipeline import lower
 from pypto.runtime import stats
 from pypto.runtime.build import compile_shared
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["FILES", "build", "lower_request", "parse_request"]
+__all__ = ["build", "lower_request", "parse_request"]
 
-FILES = ("plan.msgpack", "kernel.so")  # what a warm call needs
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
 
@@ -45,25 +48,27 @@ def parse_request(request: Request) -> ParsedKernel:
     return parse_kernel(request.source, request.arguments, options=request.decorator)
 
 
-def lower_request(request: Request) -> LoweredRequest:
-    """The program after all passes."""
+def lower_request(request: Request | ProgramRequest, watch: Watcher | None = None) -> LoweredRequest:
+    """The program after all passes; `watch` sees those of the device lane."""
     stats.count("pipeline_runs")
-    parsed = parse_request(request)
+    parsed = ParsedKernel(request.program, ()) if isinstance(request, ProgramRequest) else parse_request(request)
     tiles: list[Program] = []
 
-    def watch(_: int, p: Pass, program: Program) -> None:
+    def keep(number: int, p: Pass, program: Program) -> None:
         if p.name == _LAST_TILE_PASS:
             tiles.append(program)
+        if watch is not None:
+            watch(number, p, program)
 
-    lowered = lower(parsed.program, request.options, watch=watch)
+    lowered = lower(parsed.program, request.options, watch=keep)
     return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources)
 
 
-def build(request: Request, toolchain: Toolchain, directory: str) -> None:
+def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: str, watch: Watcher | None = None) -> None:
     """Write the artifact of a request into an empty directory."""
-    lowered = lower_request(request)
+    lowered = lower_request(request, watch)
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
-    unit = generate(lowered.host, request.source.name, addressed=addressed, optimize=request.optimize)
+    unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
     compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
     _write(directory, "plan.msgpack", plan_of(request, unit, lowered.sources).to_bytes())
     _write(directory, "device.msgpack", serialize(lowered.device))
@@ -76,51 +81,49 @@ def _write(directory: str, name: str, data: bytes) -> None:
         f.write(data)
 
 
-def plan_of(request: Request, unit: NativeUnit, parsed: tuple[Source, ...]) -> KernelPlan:
+def plan_of(request: Request | ProgramRequest, unit: NativeUnit, parsed: tuple[Source, ...]) -> KernelPlan:
     """The unit's facts as the launcher wants them; a static parameter keeps its place and takes one value only."""
     params: list[Param] = []
-    position: dict[int, int] = {}
-    compiled = list(unit.parameters)
-    for name, a in request.arguments.items():
-        if isinstance(a, StaticArg):
-            params.append(ScalarParam(name, _static_dtype(request, name, a), a.value))
-            continue
-        p = compiled.pop(0)
-        position[len(unit.parameters) - len(compiled) - 1] = len(params)
-        params.append(
-            ScalarParam(name, p.dtype)
-            if p.dims is None
-            else TensorParam(name, p.dtype, p.dims, _direction(p.direction), p.hidden)
-        )
-    for h in compiled:
-        position[len(unit.parameters) - len(compiled) + compiled.index(h)] = len(params)
-        assert h.dims is not None
-        params.append(TensorParam(h.name, h.dtype, h.dims, "out", True))
+    position: list[int] = []  # of the unit's parameters among all
+    compiled = iter(unit.parameters)
+    if isinstance(request, Request):
+        for name, a in request.arguments.items():
+            if isinstance(a, StaticArg):
+                params.append(ScalarParam(name, _static_dtype(request, name), a.value))
+            else:
+                position.append(len(params))
+                params.append(_param(name, next(compiled)))
+    for p in compiled:
+        position.append(len(params))
+        params.append(_param(p.name, p))
     return KernelPlan(
-        request.source.name,
+        request.entry,
         tuple(params),
         unit.symbols,
         tuple((position[i], position[j]) for i, j in unit.aliases),
         None if unit.returns is None else tuple(position[i] for i in unit.returns),
         unit.scratch_bytes,
         unit.work,
-        tuple(_site(s, parsed, request.sources) for s in unit.sites),
+        tuple(_site(s, parsed, request) for s in unit.sites),
     )
 
 
-def _site(site: Any, parsed: tuple[Source, ...], sources: tuple[Source, ...]) -> Site:
+def _param(name: str, p: Parameter) -> Param:
+    if p.dims is None:
+        return ScalarParam(name, p.dtype)
+    return TensorParam(name, p.dtype, p.dims, p.direction, p.hidden)
+
+
+def _site(site: CodeSite, parsed: tuple[Source, ...], request: Request | ProgramRequest) -> Site:
     """The frontend numbers sources as it meets them; a warm process knows the order of the key only."""
-    kind, message, number, ordinal = site
-    here = parsed[number] if 0 <= number < len(parsed) else None
-    at = next((i for i, s in enumerate(sources) if s is here), -1)
-    return Site(kind, message, at, ordinal)
+    number = site.source
+    if isinstance(request, Request):
+        here = parsed[number] if 0 <= number < len(parsed) else None
+        number = next((i for i, s in enumerate(request.sources) if s is here), -1)
+    return Site(site.kind, site.message, number, site.ordinal)
 
 
-def _direction(text: str) -> Any:
-    return text
-
-
-def _static_dtype(request: Request, name: str, a: StaticArg) -> Any:
-    from pypto.jit.parameters import parameters_of
-
-    return next(p.dtype for p in parameters_of(request.source, {}) if p.name == name)
+def _static_dtype(request: Request, name: str) -> DataType:
+    dtype = next(p.dtype for p in signature(request.source) if p.name == name)
+    assert dtype is not None
+    return dtype

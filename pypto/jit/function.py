@@ -9,10 +9,11 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
+from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
 from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
-from pypto.jit.parameters import Parameter, from_arguments, from_signature, parameters_of
+from pypto.jit.parameters import from_arguments, from_signature, parameters_of
 from pypto.passes.context import TOKEN, PassOptions, effective
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from pypto.jit.compiled import CompiledProgram
 
 __all__ = ["JITFunction"]
+
+
+# A name that is bound anew all the time makes a new entry each time: beyond this, looking through them costs more than
+# learning the few in use again.
+_MOST_ENTRIES = 256
 
 
 class JITFunction:
@@ -81,9 +87,7 @@ class JITFunction:
 
     def parameters(self) -> tuple[Parameter, ...]:
         if self._parameters is None:
-            from pypto.frontend.signatures import dynamic_dims
-
-            self._parameters = parameters_of(self.source, dynamic_dims(self.source))
+            self._parameters = parameters_of(self.source)
         return self._parameters
 
     def _dependencies(self) -> Dependencies:
@@ -112,6 +116,8 @@ class JITFunction:
                 defaults = tuple(self.source.defaults.get(n, launcher.missing) for n in names)
                 made = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
                 self._dispatcher = made
+            elif len(self._dispatcher) >= _MOST_ENTRIES:
+                self._dispatcher.clear()
             entry = launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get())
             self._dispatcher.add(entry)
 

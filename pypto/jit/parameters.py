@@ -1,86 +1,52 @@
-"""What an entry's parameters are, and what a call makes of them.
+"""What a call, or a signature alone, makes of an entry's parameters.
 
-In: annotations, and the arguments of one call.  Out: for each parameter, the frontend's `TensorArg` or `ScalarArg`.
-A bare `pl.Tensor` takes shape and dtype from its argument; annotated extents are checked against it; a `pl.dynamic`
-extent stays a symbol, so that one artifact serves every size.
+In: the parameters as annotated, and the arguments of one call.  Out: for each parameter, the frontend's `TensorArg` or
+`ScalarArg`.  A bare `pl.Tensor` takes shape and dtype from its argument; annotated extents are checked against it; a
+`pl.dynamic` extent stays a symbol, so that one artifact serves every size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError, ParserTypeError
+from pypto.frontend.signatures import Parameter, dynamic_dims, signature
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument, ScalarArg, TensorArg
 from pypto.language import annotations as forms
-from pypto.language.symbols import DynVar
 
-__all__ = ["Parameter", "from_arguments", "from_signature", "parameters_of"]
-
-
-class Parameter(NamedTuple):
-    """One parameter: `dims` are ints, symbol names or None (taken from the argument); dims None: any rank."""
-
-    name: str
-    kind: str  # tensor or scalar
-    dtype: DataType | None
-    dims: tuple[int | str | None, ...] | None
+__all__ = ["from_arguments", "from_signature", "parameters_of"]
 
 
-def parameters_of(source: Source, dynamic: Mapping[str, Mapping[int, str]]) -> tuple[Parameter, ...]:
-    """Parameters by their annotations; `dynamic` adds axes that the body declares with `bind_dynamic`."""
-    return tuple(_parameter(source, n, dynamic.get(n, {})) for n in source.parameters)
+def parameters_of(source: Source) -> tuple[Parameter, ...]:
+    """Parameters by their annotations, with the axes that the body declares by `bind_dynamic`."""
+    dynamic = dynamic_dims(source)
+    return tuple(_entry_parameter(source, p, dynamic.get(p.name, {})) for p in signature(source))
 
 
-def _parameter(source: Source, name: str, dynamic: Mapping[int, str]) -> Parameter:
-    node = source.parameter_nodes[name]
-    if name not in source.annotations:
+def _entry_parameter(source: Source, p: Parameter, dynamic: Mapping[int, str]) -> Parameter:
+    if p.kind == "any":
+        node = source.parameter_nodes[p.name]
         raise ParserTypeError(
-            f"Parameter '{name}' missing type annotation",
+            f"Parameter '{p.name}' missing type annotation",
             source.span(node),
-            f"write {name}: pl.Tensor, or {name}: pl.FP32 for a scalar",
+            f"write {p.name}: pl.Tensor, or {p.name}: pl.FP32 for a scalar",
             source_lines=(source.line(node.lineno),),
         )
-    a = source.annotations[name]
-    if isinstance(a, forms.Directed):
-        a = a.inner
-    if a is forms.Tensor:
-        return Parameter(name, "tensor", None, None if not dynamic else _with_dynamic((), dynamic))
-    if isinstance(a, DataType):
-        return Parameter(name, "scalar", a, None)
-    if isinstance(a, forms.Annotation) and a.form == "scalar" and isinstance(a.dtype, DataType):
-        return Parameter(name, "scalar", a.dtype, None)
-    if isinstance(a, forms.Annotation) and a.form == "tensor":
-        return _annotated(source, name, a, dynamic)
-    raise ParserTypeError(
-        f"Unsupported type annotation of parameter '{name}': {a!r}",
-        source.span(node),
-        "an entry takes pl.Tensor parameters and scalars such as pl.FP32",
-        source_lines=(source.line(node.lineno),),
-    )
-
-
-def _annotated(source: Source, name: str, a: forms.Annotation, dynamic: Mapping[int, str]) -> Parameter:
-    if len(a.args) > 2 and isinstance(a.args[2], forms.TensorView):
-        raise ArgumentTypeError(
-            f"@pl.jit function '{source.name}': parameter '{name}' has a pl.TensorView, which an entry cannot take",
-            hint="describe views inside the kernel: slice or reshape the tensor",
-        )
-    dims: list[int | str | None] = []
-    for d in a.shape if isinstance(a.shape, (list, tuple)) else ():
-        dims.append(d.name if isinstance(d, DynVar) else d if isinstance(d, int) and not isinstance(d, bool) else None)
-    dtype = a.dtype if isinstance(a.dtype, DataType) else None
-    return Parameter(name, "tensor", dtype, _with_dynamic(tuple(dims), dynamic))
-
-
-def _with_dynamic(dims: tuple[int | str | None, ...], dynamic: Mapping[int, str]) -> tuple[int | str | None, ...]:
-    out = list(dims)
+    if p.kind != "tensor" or not dynamic:
+        return p
+    # Without an annotated rank, an axis counted from the end has no place among the extents yet.
+    least = max((a + 1 for a in dynamic if a >= 0), default=0)
+    dims: list[int | str | None] = list(p.dims) if p.dims is not None else [None] * least
     for axis, symbol in dynamic.items():
-        out += [None] * (axis + 1 - len(out))
-        out[axis] = symbol
-    return tuple(out)
+        if -len(dims) <= axis < len(dims):
+            dims[axis] = symbol
+        else:
+            where = f"@pl.jit function '{source.name}': {p.name}.bind_dynamic({axis}, ...)"
+            raise ArgumentValueError(f"{where}: '{p.name}' has no such axis", hint="annotate the rank, or count axes from 0")
+    return p._replace(dims=tuple(dims))
 
 
 # -- from the arguments of a call ----------------------------------------------------------------------------------
@@ -118,7 +84,7 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
             )
         dtype = p.dtype
     if p.dims is None:
-        return TensorArg(tuple(shape), dtype)
+        return TensorArg(tuple(shape), dtype, p.layout)
     if p.dtype is not None and len(p.dims) != len(shape):
         want = "[" + ", ".join(str(d) if d is not None else "?" for d in p.dims) + "]"
         raise ArgumentValueError(
@@ -132,7 +98,7 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
                 f"{function}: {p.name!r} expects {want_d} elements on axis {axis}, got {extent} (shape {list(shape)})"
             )
         dims.append(extent if want_d is None else want_d)
-    return TensorArg(tuple(dims), dtype)
+    return TensorArg(tuple(dims), dtype, p.layout)
 
 
 def _scalar(function: str, p: Parameter, value: Any) -> ScalarArg:
@@ -166,7 +132,7 @@ def from_signature(
                 hint="annotate it as pl.Tensor[[...], dtype], or pass sample arrays",
             )
         else:
-            out[p.name] = TensorArg(tuple(d for d in p.dims if d is not None), p.dtype)
+            out[p.name] = TensorArg(tuple(d for d in p.dims if d is not None), p.dtype, p.layout)
     return out
 
 

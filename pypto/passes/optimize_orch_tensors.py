@@ -193,11 +193,18 @@ def _settle(program: Program) -> dict[Place, Strides]:
         for f in program.function_list:
             for place, site in _Walk(f, given, results).sites:
                 sites.setdefault(place, []).append(site)
-        new = {p: s for p, s in sites.items() if p not in given and p[0] in callees and any(x.strides for x in s)}
+        open_ = {p: s for p, s in sites.items() if p not in given and p[0] in callees and _is_open(callees[p[0]].params[p[1]])}
+        new = {p: s for p, s in open_.items() if any(x.strides for x in s)}
         if not new:
             return given
         for place, found in new.items():
             given[place] = _agreed(callees[place[0]].params[place[1]], found)
+
+
+def _is_open(param: Var) -> bool:
+    """Whether a parameter says nothing about its strides."""
+    view = param.type.tensor_view if isinstance(param.type, TensorType) else None
+    return view is None or not view.stride
 
 
 def _agreed(param: Var, sites: list[_Site]) -> Strides:

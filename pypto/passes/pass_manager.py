@@ -19,7 +19,7 @@ from pypto.passes.instruments import ReportInstrument
 from pypto.passes.manager import Watcher
 from pypto.passes.pipeline import default_pipeline
 
-__all__ = ["OptimizationStrategy", "PassDumpLevel", "PassManager"]
+__all__ = ["Dump", "OptimizationStrategy", "PassDumpLevel", "PassManager", "dump_level"]
 
 
 class OptimizationStrategy(Enum):
@@ -74,15 +74,15 @@ class PassManager:
     ) -> Program:
         """The program after all passes.  ValueError for a dump without a directory or of something else than a program."""
         self._check_options()
-        dump = _dump_level(dump_ir)
+        dump = dump_level(dump_ir)
         watch: Watcher | None = None
         if dump is not PassDumpLevel.NONE:
             if output_dir is None:
                 raise ValueError("dump_ir needs output_dir: a directory for the dumps")
             if not isinstance(input_ir, Program):
                 raise ValueError(f"dump_ir needs a Program, got {type(input_ir).__name__}")
-            dumps = _Dump(Path(output_dir), dump, prefix)
-            dumps.write("00_frontend", input_ir)
+            dumps = Dump(Path(output_dir), dump, prefix)
+            dumps.before(input_ir)
             watch = dumps.after
         _diagnose(DiagnosticPhase.PRE_PIPELINE, input_ir)
         result = self._pipeline.run(input_ir, self._options, watch=_with_diagnostics(watch))
@@ -97,13 +97,15 @@ class PassManager:
                 raise RuntimeError(f"the PassManager was made with {what}={made} and runs with {what}={running}")
 
 
-def _dump_level(dump_ir: bool | PassDumpLevel) -> PassDumpLevel:
+def dump_level(dump_ir: bool | PassDumpLevel) -> PassDumpLevel:
     if isinstance(dump_ir, PassDumpLevel):
         return dump_ir
     return PassDumpLevel.CONCISE if dump_ir else PassDumpLevel.NONE
 
 
-class _Dump:
+class Dump:
+    """A directory that receives the program before and after each pass."""
+
     def __init__(self, directory: Path, level: PassDumpLevel, prefix: str) -> None:
         self.directory, self.level, self.prefix = directory, level, prefix
 
@@ -112,6 +114,9 @@ class _Dump:
         explicit = self.level is PassDumpLevel.EXPLICIT
         text = python_print(program, self.prefix, concise=not explicit, explicit_layout=explicit)
         (self.directory / f"{name}.py").write_text(text, encoding="utf-8")
+
+    def before(self, program: Program) -> None:
+        self.write("00_frontend", program)
 
     def after(self, number: int, p: Pass, program: Program) -> None:
         self.write(f"{number:02d}_after_{p.name}", program)

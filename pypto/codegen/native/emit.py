@@ -7,7 +7,7 @@ each tensor what was read and written where, for the proof that exact aliases ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pypto.codegen.native.access import (
     Check,
@@ -39,10 +39,13 @@ from pypto.span import Span
 __all__ = ["Emitter", "Names", "Site", "Sites", "Touch"]
 
 
+FaultKind = Literal["bounds", "empty", "memory", "value"]
+
+
 class Site(NamedTuple):
     """A place that can fail: kind, message template over the fault values, captured source and statement."""
 
-    kind: str
+    kind: FaultKind
     message: str
     source: int
     ordinal: int
@@ -54,7 +57,7 @@ class Sites:
     def __init__(self) -> None:
         self.list: list[Site] = []
 
-    def add(self, kind: str, message: str, span: Span) -> int:
+    def add(self, kind: FaultKind, message: str, span: Span) -> int:
         self.list.append(Site(kind, message, span.source, span.ordinal))
         return len(self.list) - 1
 
@@ -430,7 +433,7 @@ def _scalar_type(v: Var) -> str:
     return C_TYPES[v.type.dtype]
 
 
-def _message(what: str, axis: int) -> tuple[str, str]:
+def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     if what == "window":
         return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}"
     if what == "extent":

@@ -7,7 +7,7 @@ Invariant: the text is a function of the program alone; nothing of files, lines,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pypto.codegen.native.alias import exact_alias_is_safe
 from pypto.codegen.native.device import DeviceCode, emit_device, symbols_of
@@ -26,13 +26,16 @@ from pypto.ir.types import ScalarType
 __all__ = ["NativeUnit", "Parameter", "Site", "generate"]
 
 
+Direction = Literal["in", "out", "inout"]
+
+
 class Parameter(NamedTuple):
     """A parameter of the entry: a tensor with dims (static, or -1-k for symbol k), or a scalar (dims None)."""
 
     name: str
     dtype: DataType
     dims: tuple[int, ...] | None
-    direction: str
+    direction: Direction
     hidden: bool = False
 
 
@@ -50,7 +53,7 @@ class NativeUnit(NamedTuple):
     stages: dict[str, str]
 
 
-_DIRECTIONS = {ParamDirection.In: "in", ParamDirection.Out: "out", ParamDirection.InOut: "inout"}
+_DIRECTIONS: dict[ParamDirection, Direction] = {ParamDirection.In: "in", ParamDirection.Out: "out", ParamDirection.InOut: "inout"}
 
 
 def generate(program: Program, entry: str, *, addressed: bool = True, optimize: bool = True) -> NativeUnit:
@@ -111,7 +114,7 @@ def _parameters(main: Function, e: Entry, symbols: tuple[Var, ...]) -> tuple[Par
     return tuple(out)
 
 
-def _parameter(p: Var, number: dict[Var, int], direction: str, hidden: bool) -> Parameter:
+def _parameter(p: Var, number: dict[Var, int], direction: Direction, hidden: bool) -> Parameter:
     t = p.type
     if isinstance(t, ScalarType):
         return Parameter(p.name_hint, t.dtype, None, "in")

@@ -71,7 +71,7 @@ class _Merger:
             return
         # A branch takes over what is made inside it; what comes from outside is copied, unless the result replaces a carry.
         replaces = any(isinstance(v, IterArg) for v in self.members[w])
-        if p.kind != ENTRY and not self.live.inside(p.source, p.around) and not replaces:
+        if p.kind != ENTRY and not replaces and not all(self.live.inside(v, p.around) for v in self.members[x]):
             return
         if self.storage.conflict(self.members[x], self.members[w]):
             return

@@ -340,6 +340,12 @@ HELPERS: tuple[Row, ...] = (
     ("o = core(a, 1, o, 2)", ParserTypeError, ("expects 3 argument(s), got 4",), "core("),
     ("o = core(a, 1, z=o)", ParserTypeError, ("does not accept keyword argument 'z'",), "o"),
     ("o = core(a, 1.5, o)", ParserTypeError, ("parameter 'n'", "INT32", "FP32"), "core("),
+    (
+        "s = a.shape\nx = pl.read(c, [0])\no = core((x, x), 1, o)",
+        ParserTypeError,
+        ("'x' is a tuple of run-time values",),
+        "core(",
+    ),
     ("o = core(3, 1, o)", ParserTypeError, ("parameter 'x'", "tensor"), "core("),
     (
         "with pl.at(level=pl.Level.CORE_GROUP):\n    o = core(a, 1, o)",

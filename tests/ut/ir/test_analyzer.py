@@ -170,6 +170,13 @@ def test_quotients_of_bounded_values():
     assert half.right.value == 2
 
 
+def test_a_sum_that_may_wrap_has_every_value():
+    known, x = Analyzer(), index("x")
+    assert known.bounds(scalar.mul(scalar.neg(x), ConstInt(1, D.INDEX))) == range_of(D.INDEX)
+    known.bound(x, Interval(-3, 5))
+    assert known.bounds(scalar.mul(scalar.neg(x), ConstInt(2, D.INDEX))) == Interval(-10, 6)
+
+
 def test_the_smallest_integer_divided_by_minus_one_wraps():
     known, x = Analyzer(), Var("x", ScalarType.of(D.INT32))
     assert known.bounds(scalar.floordiv(x, ConstInt(-1, D.INT32))) == range_of(D.INT32)

@@ -13,7 +13,7 @@ from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.stmt import AssignStmt
 from pypto.passes.context import PassOptions
-from pypto.passes.pipeline import ORDER, find_pass
+from pypto.passes.pipeline import ORDER, default_pipeline, find_pass
 
 
 def raw(text: str) -> Program:
@@ -41,8 +41,12 @@ def through(p: Program, last: str, planner: MemoryPlanner = MemoryPlanner.PYPTO,
     """The program after the passes up to and including `last`."""
     options = PassOptions(memory_planner=planner, enable_buffer_ir=buffers)
     p = apply(p, *FRONT)
-    for name in ORDER[len(FRONT) : ORDER.index(last) + 1]:
-        p = find_pass(name).run(p, options)
+    wanted = {find_pass(n).name for n in ORDER[: ORDER.index(last) + 1]}
+    for each in default_pipeline(options).passes[len(FRONT) :]:
+        if each.name in wanted:
+            p = each.run(p, options)
+        if each.name == find_pass(last).name:
+            break
     return p
 
 

@@ -1,5 +1,7 @@
 """Windows that cannot be read in place become copies."""
 
+import textwrap
+
 import numpy as np
 import pytest
 from back_lab import applied, call_of, kernel_of, raw_kernel, scope, through
@@ -14,7 +16,7 @@ LOAD = "t = pl.tile.load(x, [0, 0], [16, 64], [16, 64])\n"
 
 
 def canonical(body: str):
-    p = raw_kernel(LOAD + body, X)
+    p = raw_kernel(LOAD + textwrap.dedent(body), X)
     made = canonicalize_tile_slice.run(p, PassOptions())
     assert canonicalize_tile_slice.run(made, PassOptions()) is made
     return made
@@ -36,11 +38,13 @@ def test_alignment_is_proved_from_scalar_arithmetic(offset, stays):
 
 
 def test_scalar_definitions_are_opened():
-    f = kernel_of(
-        canonical(
-            "k: pl.Scalar[pl.INDEX] = n * 4\nj: pl.Scalar[pl.INDEX] = k + k\nw = pl.tile.slice(t, [8, 8], [0, j])\ny = pl.tile.muls(w, 2.0)"
-        )
-    )
+    body = """
+        k: pl.Scalar[pl.INDEX] = n * 4
+        j: pl.Scalar[pl.INDEX] = k + k
+        w = pl.tile.slice(t, [8, 8], [0, j])
+        y = pl.tile.muls(w, 2.0)
+        """
+    f = kernel_of(canonical(body))
     assert "tile.slice" in applied(f)
 
 

@@ -336,7 +336,7 @@ def test_the_input_program_is_untouched():
 @pytest.mark.parametrize(
     "body",
     [
-        "v = pl.read(c, [0])\no[:] = pl.full([4, 32], dtype=pl.INT32, value=-1)\nfor i in pl.range(4):\n    pl.write(o, [i, 0], v)",
+        "o[:] = pl.full([4, 32], dtype=pl.INT32, value=-1)\nfor i in pl.range(4):\n    pl.write(o, [i, 0], pl.read(c, [0]))",
         "if pl.read(c, [1]) > 0:\n    pl.write(o, [3, 1], pl.read(c, [0]))\n" + FILL.format(n=32, at="2, i"),
         FILL.format(n=8, at="1, i + 8") + "o[0:1, :] = pl.full([1, 32], dtype=pl.INT32, value=-1)",
     ],

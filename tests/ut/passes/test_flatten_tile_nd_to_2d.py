@@ -38,7 +38,13 @@ def test_a_vector_is_one_row():
 
 def test_elements_and_windows_of_vectors():
     x = np.arange(64, dtype=np.float32)
-    body = "t = pl.adds(x, 1.0)\nw = pl.slice(t, [16], [32])\nu = pl.write(t, [5], pl.read(t, [7]))\no[0:16] = w\no[16:64] = u[16:64]"
+    body = """
+        t = pl.adds(x, 1.0)
+        w = pl.slice(t, [16], [32])
+        u = pl.write(t, [5], pl.read(t, [7]))
+        o[0:16] = w
+        o[16:64] = u[16:64]
+        """
     f = flattened(body, f"x: {V}, o: pl.Out[{V}]", x, out(64))
     assert shapes(f) == {2}
 
@@ -87,7 +93,7 @@ def test_what_is_no_band_of_rows_is_refused_at_its_line(body, words):
     with pytest.raises(CompileError, match=words) as e:
         flattened(body, f"x: {W}, r: pl.Out[pl.Tensor[[2, 1, 64], pl.FP32]]")
     assert e.value.code == "C030"
-    assert e.value.span["line"] == 4
+    assert e.value.span["line"] == 5
     assert e.value.hint
 
 

@@ -414,17 +414,6 @@ def test_unchanged_functions_are_the_same_objects():
         assert main(apply(done, name)) is main(done), name
 
 
-def test_an_explicit_while_whose_condition_reads_memory():
-    text = """
-for (i, s) in pl.while_(init_values=(pl.const(0, pl.INDEX), pl.const(1, pl.INDEX))):
-    pl.cond(pl.cast(pl.read(c, [i]), pl.INDEX) > s)
-    i2, s2 = pl.yield_(i + 1, s + i)
-pl.write(o, [0], pl.cast(i2, pl.INT32))
-pl.write(o, [1], pl.cast(s2, pl.INT32))
-"""
-    assert [g[:2] for g in numbers(text, (0,), (9, 1), (2, 2, 5, 4, 7))] == [[0, 1], [1, 1], [3, 4]]
-
-
 def test_a_while_around_a_for_that_is_left():
     text = """
 n = pl.cast(pl.read(c, [0]), pl.INDEX)
