@@ -44,6 +44,17 @@ class Facade:
         """Every name that resolves to an object of this version."""
         return sorted(self._homes)
 
+    def listed(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """Names that resolve in this version, and (name, what to use instead) of those that do not."""
+        there, missing = self.names(), sorted(self._unsupported.items())
+        for name, (_, _, instead) in self._optional.items():
+            try:
+                self.load(name)
+                there.append(name)
+            except NotSupportedError:
+                missing.append((name, instead))
+        return sorted(there), sorted(missing)
+
     def __contains__(self, name: str) -> bool:
         return name in self._homes or name in self._optional
 

@@ -60,12 +60,6 @@ def _positive(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError("expected a positive integer")
-    return value
-
 
 def _size(text: str) -> int:
     """Bytes, with an optional K, M or G (powers of 1024)."""
@@ -92,12 +86,9 @@ LAUNCHER = Option(
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True
 )
-NUM_THREADS = Option("PYPTO_NUM_THREADS", _count, 0, "threads a kernel may use; default: the CPUs really available")
 VERIFY_LEVEL = Option("PYPTO_VERIFY_LEVEL", str.lower, "basic", "none, basic or roundtrip: verification between passes")
 WARNING_LEVEL = Option(
     "PYPTO_WARNING_LEVEL", str.lower, "pre_pipeline", "none, pre_pipeline, post_pass or post_pipeline: when diagnostics run"
 )
-LOG_LEVEL = Option("PYPTO_LOG_LEVEL", str.lower, "warn", "debug, info, warn, error, fatal, event or none")
-PROG_BUILD_DIR = Option("PYPTO_PROG_BUILD_DIR", str, "", "base of default output directories")
 
 ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))

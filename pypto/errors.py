@@ -131,30 +131,44 @@ class ParserError(Error):
 
 
 class ParserSyntaxError(ParserError):
+    """A construct in a form that the language does not have."""
+
     code = "P100"
 
 
 class ParserTypeError(ParserError):
+    """A value of the wrong type, shape or dtype for where it stands."""
+
     code = "P200"
 
 
 class UndefinedVariableError(ParserError):
+    """A name that has no value there."""
+
     code = "P300"
 
 
 class SSAViolationError(ParserError):
+    """A name bound twice where that is not allowed."""
+
     code = "P400"
 
 
 class UnsupportedFeatureError(ParserError):
+    """Python that kernels cannot use."""
+
     code = "P500"
 
 
 class InvalidOperationError(ParserError):
+    """An operator that does not exist, or not there."""
+
     code = "P600"
 
 
 class ScopeIsolationError(ParserError):
+    """A name of another scope used where scopes are isolated."""
+
     code = "P700"
 
 

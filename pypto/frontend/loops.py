@@ -18,7 +18,7 @@ from pypto.frontend import raw, scopes
 from pypto.frontend.branches import Yield, assigned, condition, read_yield, split_yield
 from pypto.frontend.calls import need_constant
 from pypto.frontend.constants import describe, is_number
-from pypto.frontend.values import constant_of, number_expr, retag, scalar_dtype, type_text
+from pypto.frontend.values import number_expr, retag, scalar_dtype, type_text
 from pypto.ir import scalar
 from pypto.ir.expr import ConstInt, Expr, IterArg, Var
 from pypto.ir.stmt import BreakStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt
@@ -147,7 +147,7 @@ def _bounds(s: Statements, call: ast.Call, name: str) -> Bounds:
         made = [_bound(s, 0, call, dtype), *made]
     if len(made) == 2:
         made.append(_bound(s, 1, call, dtype))
-    if constant_of(made[2]) == 0 and isinstance(made[2], ConstInt):
+    if isinstance(made[2], ConstInt) and made[2].value == 0:
         frame.fail(ParserSyntaxError, f"the step of pl.{name} must not be zero", nodes[-1])
     return Bounds(made[0], made[1], made[2], dtype)
 

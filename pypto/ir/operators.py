@@ -67,6 +67,10 @@ _COMPARISONS: dict[str, Callable[..., Expr]] = {
 _UNARY: dict[str, Callable[..., Expr]] = {"neg": scalar.neg, "invert": scalar.bit_not}
 
 
+def _no_truth(self: Expr) -> bool:
+    raise TypeError("comparing expressions builds an expression, which has no truth value: use `is`, or ir.structural_equal")
+
+
 def install() -> None:
     """Give `Expr` its operators; doing it again changes nothing."""
     for name, build in _BINARY.items():
@@ -77,6 +81,8 @@ def install() -> None:
         setattr(Expr, f"__{name}__", _binary(build))
     for name, build in _UNARY.items():
         setattr(Expr, f"__{name}__", _unary(build))
+    for kind in (scalar.Eq, scalar.Ne, scalar.Lt, scalar.Le, scalar.Gt, scalar.Ge):
+        type.__setattr__(kind, "__bool__", _no_truth)
 
 
 install()

@@ -26,7 +26,7 @@ from pypto.ir.verify.roots import Flow, Roots, accesses, merged_direction
 from pypto.ir.verify.scopes import definitions, statements
 from pypto.passes.convert_to_ssa import base_name
 from pypto.passes.normalize_stmt_structure import flat
-from pypto.passes.retype import Retyper, used_vars
+from pypto.passes.retype import Retyper, count_uses, used_vars
 
 __all__ = ["Names", "Outliner", "Region", "outline_scopes"]
 
@@ -91,7 +91,7 @@ class Outliner(Mutator):
     def __init__(self, f: Function, names: Names, flow: Flow) -> None:
         super().__init__()
         self.f, self.names, self.flow = f, names, flow
-        self.uses = used_vars(f.body)
+        self.uses = count_uses(f.body)
         self.made: list[Function] = []
 
     def visit_expr(self, e: Expr) -> Expr:
@@ -99,7 +99,7 @@ class Outliner(Mutator):
 
     def outputs(self, body: Stmt) -> list[Var]:
         """The variables defined in `body` that are read outside of it, in order of definition."""
-        inside = used_vars(body)
+        inside = count_uses(body)
         return [v for v in definitions(body) if self.uses.get(v, 0) > inside.get(v, 0)]
 
     def name(self, hint: str, suffix: str) -> str:

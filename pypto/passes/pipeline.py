@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pypto.enums import MemoryPlanner
 from pypto.ir.program import Function, Program
 from pypto.ir.structural import compare
+from pypto.ir.verify.registry import STRUCTURAL
 from pypto.passes.context import PassOptions, effective
 from pypto.passes.framework import Pass
 from pypto.passes.manager import Pipeline, Watcher
@@ -114,10 +115,11 @@ def lower(
     common = shared.run(program, options, level=level, watch=watch)
     after = len(shared.passes)
     later = None if watch is None else lambda n, p, x: watch(after + n, p, x)
-    on_device = device.run(common, options, level=level, watch=later)
+    on_device = device.run(common, options, level=level, verified=STRUCTURAL, watch=later)
     if not _differs(common.function_list):
         return Lowered(on_device, on_device)
-    return Lowered(on_device, _sharing(host.run(common, options, level=level), on_device))
+    on_host = host.run(common, options, level=level, verified=STRUCTURAL)
+    return Lowered(on_device, _sharing(on_host, on_device))
 
 
 def _differs(functions: Iterable[Function]) -> bool:

@@ -22,7 +22,7 @@ from pypto.ir.shaped import ShapedType, TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield, seq
 from pypto.ir.types import Type
 
-__all__ = ["Made", "Retyper", "placed_like", "rebuilt", "rededuce", "used_vars"]
+__all__ = ["Made", "Retyper", "count_uses", "placed_like", "rebuilt", "rededuce", "used_vars"]
 
 # What a statement may become: one statement, several, or nothing.
 Made = Stmt | list[Stmt] | None
@@ -143,8 +143,13 @@ def placed_like(place: Type, type_: Type) -> Type:
     return type_ if memref is None or type_.memref is not None else type_.replace(memref=memref)
 
 
-def used_vars(n: Node, types: bool = False) -> dict[Var, int]:
-    """Variables read in `n`, in order of first use, and how often; whether or not they are also defined there.
+def used_vars(n: Node, types: bool = False) -> dict[Var, None]:
+    """Variables read in `n`, in order of first use; see `count_uses`."""
+    return dict.fromkeys(count_uses(n, types))
+
+
+def count_uses(n: Node, types: bool = False) -> dict[Var, int]:
+    """How often each variable is read in `n`, in order of first use, whether or not it is also defined there.
 
     A use of a variable is not a use of what it was defined from: the initial value of a loop carry is read where the
     loop stands.  With `types`, the extents inside types count, those of the variables read included.

@@ -39,9 +39,10 @@ class Way(NamedTuple):
         )
 
 
+DEFAULT = Way()
 ALL = tuple(Way(p, b, o) for p in MemoryPlanner for b in (True, False) for o in (True, False))
 # Each choice against the default: what a program costs four builds to cover.
-BRIEF = (Way(), Way(optimize=False), Way(MemoryPlanner.DSA_RP), Way(MemoryPlanner.PTOAS, False))
+BRIEF = (DEFAULT, Way(optimize=False), Way(MemoryPlanner.DSA_RP), Way(MemoryPlanner.PTOAS, False))
 # Where the program has changed its form: SSA, kernels of their own, tiles, memory spaces, storage, addresses.
 STAGES = (
     "ConvertToSSA",
@@ -74,7 +75,7 @@ def _arrays(args: Sequence[Any]) -> list[np.ndarray]:
     return [a for a in args if isinstance(a, np.ndarray)]
 
 
-def native(kernel: JITFunction, args: Sequence[Any], way: Way = Way()) -> list[np.ndarray]:
+def native(kernel: JITFunction, args: Sequence[Any], way: Way = DEFAULT) -> list[np.ndarray]:
     """The arrays after a native call on copies."""
     given = _copies(args)
     with _optimizations(way.optimize), PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers):
@@ -89,7 +90,7 @@ def interpreted(program: Program, args: Sequence[Any], entry: str | None = None)
     return _arrays(given)
 
 
-def stages(program: Program, way: Way = Way()) -> Iterator[tuple[str, Program]]:
+def stages(program: Program, way: Way = DEFAULT) -> Iterator[tuple[str, Program]]:
     """The program as parsed, after each pass of `STAGES`, and as lowered."""
     kept: list[tuple[str, Program]] = []
 
@@ -108,7 +109,7 @@ def assert_same_bits(got: Sequence[np.ndarray], want: Sequence[np.ndarray], what
     """Equal to the bit; every NaN is the same NaN to an arithmetic result, so NaNs of floats count as equal."""
     assert len(got) == len(want)
     for n, (g, w) in enumerate(zip(got, want, strict=True)):
-        assert g.shape == w.shape and g.dtype == w.dtype, f"{what}: array {n} is {g.dtype}{g.shape}, not {w.dtype}{w.shape}"
+        assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{what}: array {n}"
         bits = f"u{g.dtype.itemsize}"
         differs = np.ascontiguousarray(g).view(bits) != np.ascontiguousarray(w).view(bits)
         if g.dtype.kind not in "iub":

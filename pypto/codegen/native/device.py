@@ -42,10 +42,11 @@ class DeviceCode(NamedTuple):
 def symbols_of(function: Function) -> tuple[Var, ...]:
     """Run-time extents and strides in the types of tensor parameters that are not parameters themselves."""
     found: dict[Var, None] = {}
+    params = frozenset(function.params)
     for p in function.params:
         if isinstance(p.type, TensorType):
             for v in free_vars(p.type, types=True):
-                if v not in function.params:
+                if v not in params:
                     found[v] = None
     return tuple(found)
 

@@ -17,11 +17,12 @@ from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var
 from pypto.ir.node import IGNORED, Node
 from pypto.ir.opdef import FULL, SCALAR, UNUSED, Lanewise, OpDef, Special
 from pypto.ir.program import Function, Program
+from pypto.ir.rewrite import defined_vars
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
 from pypto.ir.verify.properties import Diagnostic, Severity
 
-__all__ = ["Overlap", "Range", "check_placement", "overlapping_tiles", "tile_range"]
+__all__ = ["Overlap", "Range", "allocated_memory_addr", "check_placement", "overlapping_tiles", "tile_range"]
 
 RULE = "TilePlacement"
 _Live = frozenset[Var]
@@ -53,14 +54,14 @@ class Overlap(NamedTuple):
     written: Var
     needed_range: Range
     written_range: Range
-    stmt: AssignStmt
+    stmt: Stmt
     while_read: bool
 
     def text(self) -> str:
         a, b, r = self.needed, self.written, self.needed_range
         when = "is read by the statement that writes" if self.while_read else "is still needed when the statement writes"
-        value = self.stmt.value
-        what = value.op.name if isinstance(value, Call) else "assignment"
+        value = self.stmt.value if isinstance(self.stmt, AssignStmt) else None
+        what = value.op.name if isinstance(value, Call) else f"{type(self.stmt).__name__.removesuffix('Stmt').lower()} statement"
         return (
             f"tiles '{a.name_hint}' and '{b.name_hint}' share bytes of {r.space.name} memory: '{a.name_hint}' at {r.text()} "
             f"{when} '{b.name_hint}' at {self.written_range.text()} ({b.name_hint} = {what})"
@@ -94,7 +95,7 @@ class _Judge:
         self.found: list[Overlap] = []
         self.recording = True
         self.ranges: dict[Var, Range | None] = {}
-        self.origin: dict[Var, Var] = {}  # the value whose bytes a view or alias shows
+        self.origin: dict[Var, Var] = {}  # the value whose bytes a view, an alias or a join of one value shows
         self.slices: dict[Var, Call] = {}
         self.windowed: set[Var] = set()  # windows, and other words for them
         self._index(f.body)
@@ -102,18 +103,52 @@ class _Judge:
     def _index(self, body: Stmt | None) -> None:
         for s in flatten_to_stmts(body):
             if isinstance(s, AssignStmt):
-                source = _shown(s.value)
-                if isinstance(source, Var) and isinstance(s.var.type, TileType):
-                    self.origin[s.var] = self.origin.get(source, source)
-                    if isinstance(s.value, Call) and s.value.op.name == "tile.slice":
-                        self.slices[s.var] = s.value
-                    if s.var in self.slices or source in self.windowed:
-                        self.windowed.add(s.var)
+                self._index_assignment(s)
             elif isinstance(s, IfStmt):
                 self._index(s.then_body)
                 self._index(s.else_body)
-            elif isinstance(s, (ForStmt, WhileStmt, ScopeStmt)):
+                arms = [_yielded(s.then_body), _yielded(s.else_body)]
+                for n, r in enumerate(s.return_vars):
+                    self._joined(r, [y[n] for y in arms if n < len(y)])
+            elif isinstance(s, (ForStmt, WhileStmt)):
+                self._index_loop(s)
+            elif isinstance(s, ScopeStmt):
                 self._index(s.body)
+
+    def _index_assignment(self, s: AssignStmt) -> None:
+        source = _shown(s.value)
+        self.origin.pop(s.var, None)
+        if not isinstance(source, Var) or not isinstance(s.var.type, TileType):
+            return
+        self.origin[s.var] = self.value_of(source)
+        if isinstance(s.value, Call) and s.value.op.name == "tile.slice":
+            self.slices[s.var] = s.value
+        if s.var in self.slices or source in self.windowed:
+            self.windowed.add(s.var)
+
+    def _index_loop(self, s: ForStmt | WhileStmt) -> None:
+        """A carry is its initial value as long as every iteration gives it on."""
+        for a in s.iter_args:
+            self._joined(a, [a.initValue])
+        while True:
+            self._index(s.body)
+            changed = [a for a, y in zip(s.iter_args, _yielded(s.body), strict=False) if self._changes(a, y)]
+            if not changed:
+                break
+            for a in changed:
+                del self.origin[a]
+        for a, r in zip(s.iter_args, s.return_vars, strict=False):
+            self._joined(r, [a])
+
+    def _changes(self, a: Var, y: Expr) -> bool:
+        return a in self.origin and (not isinstance(y, Var) or self.value_of(y) is not self.origin[a])
+
+    def _joined(self, v: Var, sources: Iterable[Expr]) -> None:
+        """A variable that is one and the same value whichever way control took."""
+        self.origin.pop(v, None)
+        values = {self.value_of(e) for e in sources if isinstance(e, Var)}
+        if isinstance(v.type, TileType) and len(values) == 1:
+            self.origin[v] = values.pop()
 
     def range(self, v: Var) -> Range | None:
         if v not in self.ranges:
@@ -121,6 +156,7 @@ class _Judge:
         return self.ranges[v]
 
     def value_of(self, v: Var) -> Var:
+        """The value whose bytes a variable is known to show."""
         return self.origin.get(v, v)
 
     # -- liveness, backward --
@@ -137,9 +173,11 @@ class _Judge:
                 self.judge(s, behind)
             return behind | _tiles(s.value)
         if isinstance(s, IfStmt):
+            self.joins(s, s.return_vars, live)
             behind = live.difference(s.return_vars)
             return self.body(s.then_body, behind) | self.body(s.else_body, behind) | _tiles(s.condition)
         if isinstance(s, (ForStmt, WhileStmt)):
+            self.joins(s, s.return_vars, live)
             return self.loop(s, live.difference(s.return_vars))
         if isinstance(s, ScopeStmt):
             return self.body(s.body, live)
@@ -156,10 +194,18 @@ class _Judge:
             around |= head
         self.recording = recording
         if recording:
-            self.body(s.body, around)
+            self.joins(s, s.iter_args, self.body(s.body, around))
         return around.union(*(_tiles(a.initValue) for a in s.iter_args))
 
     # -- the judgement --
+
+    def joins(self, s: Stmt, joined: Iterable[Var], live: _Live) -> None:
+        """Values that control flow joins come into being where it joins; those that nobody reads do no harm."""
+        for v in joined:
+            r = self.range(v) if self.recording and v in live else None
+            if r is not None:
+                for u in sorted(live - {v}, key=lambda x: x.unique_id):
+                    self._check(s, u, v, r, False)
 
     def judge(self, s: AssignStmt, behind: _Live) -> None:
         op = ops.of(s.value) if isinstance(s.value, Call) else None
@@ -176,7 +222,7 @@ class _Judge:
                 if u is not v and not self._may_write_over(op, s, u, v, r):
                     self._check(s, u, v, r, True)
 
-    def _check(self, s: AssignStmt, u: Var, v: Var, r: Range, while_read: bool) -> None:
+    def _check(self, s: Stmt, u: Var, v: Var, r: Range, while_read: bool) -> None:
         mine = self.range(u)
         if mine is None or not mine.meets(r) or self.value_of(u) is self.value_of(v):
             return
@@ -248,9 +294,9 @@ class _Judge:
         mine = self.range(target) if isinstance(target, Var) and isinstance(whole, Var) else None
         return same and mine is not None and isinstance(whole, Var) and mine.same(self.range(whole))
 
-    def _repeats(self, s: AssignStmt, u: Var, v: Var) -> bool:
+    def _repeats(self, s: Stmt, u: Var, v: Var) -> bool:
         """A copy of a tile onto itself leaves it as it is."""
-        c = s.value
+        c = s.value if isinstance(s, AssignStmt) else None
         mine = self.range(u)
         return (
             isinstance(c, Call) and c.op.name == "tile.move" and c.args[0] is u and mine is not None and mine.same(self.range(v))
@@ -280,6 +326,11 @@ def _window_range(window: TileType, target: TileType, offset: tuple[Expr, ...], 
     pitch = dims[1] if by_row else dims[0]
     low = whole.low + (line * pitch + inner) * element
     return whole._replace(low=low, high=low + ((lines - 1) * pitch + length) * element)
+
+
+def _yielded(body: Stmt | None) -> tuple[Expr, ...]:
+    y = last_yield(body)
+    return y.value if y is not None else ()
 
 
 def _shown(value: Expr) -> Expr | None:
@@ -319,3 +370,19 @@ def check_placement(program: Program, addressed: bool) -> list[Diagnostic]:
         if f.is_device
         for o in overlapping_tiles(f, addressed)
     ]
+
+
+def allocated_memory_addr(program: Program) -> list[Diagnostic]:
+    """The judge of `AllocatedMemoryAddr`: every tile of a device function has an address in its memory."""
+    return [
+        Diagnostic(Severity.Error, "AllocatedMemoryAddr", 1, f"kernel '{f.name}': tile '{v.name_hint}' has no address", v.span)
+        for f in program.function_list
+        if f.is_device
+        for v in defined_vars(f.body)
+        if isinstance(v.type, TileType) and not _is_addressed(v.type)
+    ]
+
+
+def _is_addressed(t: TileType) -> bool:
+    at = t.memref.byte_offset_ if t.memref is not None else None
+    return isinstance(at, ConstInt) and at.value >= 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pypto.enums import ArgEffect, ParamDirection
+from pypto.enums import ArgEffect, FunctionType, ParamDirection
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Submit, TupleGetItemExpr, Var
 from pypto.ir.opdef import Special
@@ -35,6 +35,7 @@ __all__ = ["Access", "Flow", "Roots", "accesses", "argument_effects", "merged_di
 
 RootSet = frozenset[Var]
 _NONE: RootSet = frozenset()
+_ORCHESTRATION = (FunctionType.Orchestration, FunctionType.Opaque, FunctionType.Graph)
 _READ, _WRITE, _BOTH = ArgEffect.Read, ArgEffect.Write, ArgEffect.ReadWrite
 
 
@@ -53,7 +54,8 @@ class Flow:
         known = self._roots.get(f.name)
         if known is None:
             # Entered before it is filled: a recursive call sees what is known so far.
-            known = self._roots[f.name] = Roots(self, f.params)
+            # Above the kernels a slice or reshape is a view; in a kernel it makes a value on the chip.
+            known = self._roots[f.name] = Roots(self, f.params, views=f.func_type in _ORCHESTRATION)
             known.follow(f.body)
         return known
 
@@ -72,10 +74,13 @@ class Flow:
 
 
 class Roots:
-    """The roots of the tensor values of one function or body.  `outside` are its parameters or captured variables."""
+    """The roots of the tensor values of one function or body.
 
-    def __init__(self, flow: Flow, outside: Iterable[Var]) -> None:
-        self.flow = flow
+    `outside` are its parameters or captured variables; `views`: whether a window of a tensor is a piece of its storage.
+    """
+
+    def __init__(self, flow: Flow, outside: Iterable[Var], views: bool = False) -> None:
+        self.flow, self.views = flow, views
         self._of: dict[Var, tuple[RootSet, ...]] = {v: (frozenset((v,)),) for v in outside if isinstance(v.type, TensorType)}
 
     def of(self, e: Expr) -> RootSet:
@@ -142,7 +147,9 @@ class Roots:
             if op is not None:
                 if not isinstance(s.var.type, TensorType):
                     return ()
-                return ((self.of(e.args[op.reuses]) if op.reuses is not None else _NONE) or own,)
+                is_view = self.views and isinstance(op.semantics, Special) and op.semantics.kind == "view"
+                handed_on = 0 if is_view else op.reuses
+                return ((self.of(e.args[handed_on]) if handed_on is not None else _NONE) or own,)
             returned = self.flow.returned(e.op.name)
             parts = tuple((self.of(e.args[i]) if i is not None and i < len(e.args) else _NONE) or own for i in returned)
             # A launch yields the results and a task id.

@@ -32,9 +32,10 @@ from pypto.ir.stmt import (
     last_yield,
     seq,
 )
-from pypto.passes.lower_tile_to_buffer.descriptors import is_dynamic, is_empty, window_type
+from pypto.passes.lower_tile_to_buffer.descriptors import is_empty, window_type
 from pypto.passes.lower_tile_to_buffer.storage import Handles
 from pypto.passes.lower_tile_to_buffer.windows import Windows, same_window
+from pypto.passes.memory.sizes import is_dynamic
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
 from pypto.span import Span
 

@@ -12,14 +12,9 @@ from collections.abc import Sequence
 
 from pypto.ir.expr import Expr
 from pypto.ir.shaped import BufferType, TileType, const_dim, const_dims
+from pypto.passes.memory.sizes import is_dynamic
 
-__all__ = ["allocation_type", "is_dynamic", "is_empty", "window_type"]
-
-
-def is_dynamic(t: TileType) -> bool:
-    """Whether a tile's valid extents can change: one is no constant, or both are the empty sentinel [0, 0]."""
-    valid = const_dims(t.valid)
-    return valid is None or (len(valid) == 2 and valid == (0, 0))
+__all__ = ["allocation_type", "is_empty", "window_type"]
 
 
 def is_empty(extents: Sequence[Expr]) -> bool:

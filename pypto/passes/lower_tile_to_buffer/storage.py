@@ -16,8 +16,8 @@ from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var, const_index
 from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, Stmt
-from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type, is_dynamic
-from pypto.passes.memory.sizes import tile_bytes
+from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type
+from pypto.passes.memory.sizes import is_dynamic, tile_bytes
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import definitions, statements
 from pypto.span import Span

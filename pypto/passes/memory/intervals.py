@@ -14,9 +14,10 @@ from typing import NamedTuple
 from pypto.enums import MemorySpace
 from pypto.ir.expr import Call, ConstInt, Var
 from pypto.ir.program import Function
-from pypto.ir.shaped import TileType, const_dims
+from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, flatten_to_stmts
 from pypto.passes.memory.sharing import Storage, may_lie_on
+from pypto.passes.memory.sizes import is_dynamic
 
 __all__ = ["Interval", "Intervals", "Relation"]
 
@@ -96,6 +97,6 @@ class Intervals:
     def _compatible(self, a: Interval, b: Interval) -> bool:
         """A buffer whose valid extents change at run time has one descriptor: it shares only with its like."""
         tiles = [v.type for i in (a, b) for v in self.storage.members[i.base] if isinstance(v.type, TileType)]
-        if all(const_dims(t.valid) is not None for t in tiles):
+        if not any(is_dynamic(t) for t in tiles):
             return True
         return a.size == b.size and len({(t.dims, t.dtype, t.layout) for t in tiles}) == 1

@@ -1,4 +1,4 @@
-"""Bytes of tiles: what an allocation needs, what a window spans, how far lines are apart.
+"""Bytes of tiles: what an allocation needs, what a window spans, how far lines are apart; whether extents change.
 
 In: tile types with static shapes.  Out: byte counts.  A line is a row of a row-major tile, a column of a column-major one.
 """
@@ -12,7 +12,7 @@ from pypto.ir.shaped import TileType, const_dims
 from pypto.target import Chip
 from pypto.target.chip import BLOCK_BYTES
 
-__all__ = ["aligned", "allocation_bytes", "line_pitch", "tile_bytes", "window_bytes"]
+__all__ = ["aligned", "allocation_bytes", "is_dynamic", "line_pitch", "tile_bytes", "window_bytes"]
 
 
 def aligned(size: int) -> int:
@@ -59,3 +59,9 @@ def window_bytes(t: TileType, pitch: int) -> int:
     """Bytes from the first to the last byte of a window with lines `pitch` elements apart, gaps included."""
     count, length = _lines(t)
     return physical_bytes(t.dtype, ((count - 1) * pitch + length,))
+
+
+def is_dynamic(t: TileType) -> bool:
+    """Whether a tile's valid extents can change: one is no constant, or both are the empty sentinel [0, 0]."""
+    valid = const_dims(t.valid)
+    return valid is None or (len(valid) == 2 and valid == (0, 0))

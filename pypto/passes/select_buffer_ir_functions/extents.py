@@ -14,7 +14,7 @@ from pypto.ir.opdef import Special
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt, YieldStmt
-from pypto.passes.lower_tile_to_buffer.descriptors import is_dynamic
+from pypto.passes.memory.sizes import is_dynamic
 from pypto.passes.statements import statements
 
 __all__ = ["stale_extents"]

@@ -30,8 +30,7 @@ from pypto.ir.stmt import (
 )
 from pypto.ir.types import PtrType, ScalarType
 from pypto.passes.context import PassOptions
-from pypto.passes.lower_tile_to_buffer.descriptors import is_dynamic
-from pypto.passes.memory.sizes import line_pitch, tile_bytes
+from pypto.passes.memory.sizes import is_dynamic, line_pitch, tile_bytes
 from pypto.passes.memory.windows import is_block_aligned, scalar_values, window_offset
 from pypto.passes.select_buffer_ir_functions.extents import stale_extents
 from pypto.passes.statements import definitions, statements

@@ -58,14 +58,20 @@ def same(got: np.ndarray, want: Any) -> None:
 
 
 def bits(got: np.ndarray, want: Any) -> None:
-    """Equal bits: the sign of zero counts."""
+    """Equal bits: the sign of zero counts; NaN may have any."""
     full = np.ascontiguousarray(np.broadcast_to(np.asarray(want, got.dtype), got.shape))
     assert_same_bits([np.ascontiguousarray(got)], [full], "result")
-    assert (np.isnan(got.astype(np.float64)) == np.isnan(full.astype(np.float64))).all()
+    assert ((got != got) == (full != full)).all()
 
 
-def agree(kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF) -> list[list[np.ndarray]]:
-    """The arrays after each call, on which every way agrees; all calls must ask for one specialization."""
+def agree(
+    kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF, early: bool = True
+) -> list[list[np.ndarray]]:
+    """The arrays after each call, on which every way agrees; all calls must ask for one specialization.
+
+    `early` off: the chip decides what the kernel means (a conversion by several hops), so that it is interpreted only as
+    the host runs it.
+    """
     ways = tuple(ways)
     wanted = [native(kernel, args, ways[0]) for args in calls]
     for way in ways[1:]:
@@ -75,7 +81,7 @@ def agree(kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIE
     # A scalar that the language needs as a constant is no parameter of the program.
     known = {p.name_hint for p in _entry(program, kernel).params}
     kept = [i for i, name in enumerate(kernel.source.parameters) if name in known]
-    for stage, p, placement in _executable(program, ways):
+    for stage, p, placement in _executable(program, ways, early):
         for args, want in zip(calls, wanted, strict=True):
             given = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
             debug_run(p, kernel.__name__, [given[i] for i in kept], placement)
@@ -89,12 +95,12 @@ def _entry(program: Program, kernel: JITFunction) -> Function:
     return entry
 
 
-def _executable(program: Program, ways: tuple[Way, ...]) -> Iterator[tuple[str, Program, Placement]]:
+def _executable(program: Program, ways: tuple[Way, ...], early: bool) -> Iterator[tuple[str, Program, Placement]]:
     """The program as parsed, after the passes that change its form, and as each planner leaves it for the host.
 
     Places in memory mean nothing before the host's storage is legalized: until then a tile is the value of its variable.
     """
-    for stage, p in stages(program):
+    for stage, p in stages(program) if early else ():
         if not stage.startswith("lowered"):
             yield stage, p, Placement.VALUES
     for planner, buffers in dict.fromkeys((w.planner, w.buffers) for w in ways):
@@ -109,9 +115,9 @@ _MEANING = {
 }
 
 
-def run(kernel: JITFunction, *args: Any, ways: Iterable[Way] = BRIEF) -> list[np.ndarray]:
+def run(kernel: JITFunction, *args: Any, ways: Iterable[Way] = BRIEF, early: bool = True) -> list[np.ndarray]:
     """The arrays after one call, on which every way agrees."""
-    return agree(kernel, args, ways=ways)[0]
+    return agree(kernel, args, ways=ways, early=early)[0]
 
 
 def module(text: str, folder: Any) -> Any:

@@ -1,4 +1,3 @@
-# ruff: noqa: B007, RUF059, SIM108 - kernels are written in the idioms of their own language
 """Whole kernels, as people write them: parsed, printed and read back, interpreted, compared with numpy."""
 
 from __future__ import annotations

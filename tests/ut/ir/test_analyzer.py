@@ -108,7 +108,7 @@ def situation(draw):
     return dtype, known, env
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_folding_and_bounds_agree_with_the_machine(data):
     dtype, known, env = data.draw(situation())

@@ -91,6 +91,20 @@ def test_what_one_arm_wrote_counts_behind_the_branch():
     assert got == [[IN, SCALAR, OUT], [IN, SCALAR, INOUT]]
 
 
+def test_a_window_of_a_tensor_is_a_piece_of_it():
+    _, got = directions(
+        """
+                w = pl.tensor.slice(o, [16, 16], [16, 0])
+                r = self.k(x, n, w)
+                v = pl.tensor.slice(o, [16, 16], [0, 0])
+                s = self.k(x, n, v)
+                return o
+        """,
+        f"x: {X}, n: pl.Scalar[pl.INDEX], o: pl.Out[pl.Tensor[[32, 16], pl.FP32]]",
+    )
+    assert got == [[IN, SCALAR, OUT], [IN, SCALAR, INOUT]]
+
+
 def test_wrappers_write_what_they_let_others_write():
     wrapper = f"""
             @pl.function(type=pl.FunctionType.Spmd)

@@ -1,22 +1,22 @@
-"""OutlineClusterScopes and OutlineHierarchyScopes: wrappers and what a launch carries."""
+"""OutlineClusterScopes: wrappers, and what a launch carries."""
 
 import numpy as np
 from pass_lab import agree, apply, body, findings, main, out
 
-from pypto.enums import FunctionType, Level, ParamDirection, Role
+from pypto.enums import FunctionType, ParamDirection
 from pypto.ir.verify.properties import IRProperty
 
 X = "pl.Tensor[[32, 16], pl.FP32]"
 XO = f"x: {X}, n: pl.Scalar[pl.INDEX], o: pl.Out[{X}]"
 A = np.arange(512, dtype=np.float32).reshape(32, 16)
-PASSES = ("convert_to_ssa", "outline_hierarchy_scopes", "outline_incore_scopes", "outline_cluster_scopes")
+PASSES = ("convert_to_ssa", "outline_incore_scopes", "outline_cluster_scopes")
 
 
 def done(text: str):
     p = body(text, XO)
     got = apply(p, *PASSES)
     assert findings(got, IRProperty.SSAForm, IRProperty.TypeChecked) == []
-    assert findings(got, IRProperty.ClusterOutlined, IRProperty.HierarchyOutlined) == []
+    assert findings(got, IRProperty.ClusterOutlined) == []
     assert findings(got, IRProperty.OrchestrationReferencesResolved) == []
     agree(p, got, [A, 2, out(32, 16)], [A, 4, out(32, 16)])
     return got
@@ -55,24 +55,3 @@ def test_clusters_take_the_block_count_of_their_region():
     call = main(got).body.stmts[0].value
     assert call.attrs["core_num"].value == 4
     assert "sync_start" not in call.attrs
-
-
-def test_hierarchy_scopes_keep_level_and_role():
-    p = body(
-        """
-        with pl.at(level=pl.Level.HOST, role=pl.Role.Orchestrator):
-            with pl.at(level=pl.Level.CHIP):
-                m = n + 1
-            k = m + n
-        return k
-        """,
-        XO,
-    )
-    got = apply(p, *PASSES)
-    assert findings(got, IRProperty.SSAForm, IRProperty.HierarchyOutlined) == []
-    names = {f.name: (f.level, f.role) for f in got.function_list}
-    assert names["main_host_orch_0"] == (Level.HOST, Role.Orchestrator)
-    assert names["main_chip_0"] == (Level.CHIP, None)
-    assert main(got).func_type is FunctionType.Opaque
-    inner = got.get_function("main_host_orch_0")
-    assert inner.body.stmts[0].value.op.name == "main_chip_0"

@@ -36,7 +36,6 @@ def test_ordinary_kernels_are_chosen_under_every_planner(planner):
 def test_one_reduction_keeps_the_whole_kernel_at_tile_stage():
     why = reason(LOADS + "r = pl.row_expand_add(pl.add(t, u), pl.row_max(t, u))\n" + STORE)
     assert why is not None
-    assert "has no buffer form" in why
 
 
 ELEMENTWISE = {
@@ -134,7 +133,6 @@ def test_atomic_stores_are_not_chosen():
         ("for i in pl.range(n):\n    t = pl.add(t, u)", True),
         ("for i in pl.range(n):\n    t, u = u, t", True),
         ("for i in pl.range(0, n, 2):\n    t = pl.add(t, u)", True),
-        ("for i in pl.range(0, n, m):\n    t = pl.add(t, u)", False),
         ("for i in pl.range(8, 0, -1):\n    t = pl.add(t, u)", False),
         ("k = pl.const(0, pl.INDEX)\nwhile k < n:\n    k = k + 1\n    t = pl.add(t, u)", True),
         ("if n > 0:\n    t = pl.add(t, u)", True),
@@ -153,7 +151,8 @@ def test_control_flow(body, chosen):
     [
         ("a = pl.load(x, [0, 0], [16, 64], valid_shape=[16, n])\nr = pl.add(a, a)", True),
         (
-            "a = pl.load(x, [0, 0], [16, 64], valid_shape=[16, n])\nb = pl.load(x, [0, 0], [16, 64], valid_shape=[16, m])\nr = pl.add(a, b)",
+            "a = pl.load(x, [0, 0], [16, 64], valid_shape=[16, n])\nb = pl.load(x, [0, 0], [16, 64], valid_shape=[16, m])\n"
+            "r = pl.add(a, b)",
             False,
         ),
         ("r = pl.adds(pl.set_validshape(t, 16, n), 1.0)", True),

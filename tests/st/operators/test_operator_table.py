@@ -1,0 +1,263 @@
+"""Every operator of the table that computes, for each of its dtypes, over every kind of valid rectangle.
+
+The operands of a call follow from the table, its numbers from `operator_oracle`; numpy, the interpreter and native code in
+all ways agree to the bit, or within the stated distance where a result is not exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import operator_data as data
+import pytest
+from operator_kit import ASSEMBLE, OPTIMIZED, OTHER_PLANNERS, PLAIN, WITHOUT_BUFFERS, Arguments, Result, Unit, check
+from operator_oracle import ELEMENTWISE, REDUCTIONS, Meaning, packed
+
+from pypto.dtypes import DataType
+from pypto.ir import ops
+from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce
+
+Array = Any
+D = DataType
+
+SHAPE = ROWS, COLUMNS = 32, 96  # whole blocks for every dtype, along rows and along columns; more than 64 columns
+CASTS = ("tensor.cast", "tile.cast")  # have tests of their own
+INDEX = ((), D.INDEX)
+
+
+class Rect(NamedTuple):
+    """A physical shape and the valid extents in it, as text and as numbers; "r" and "c" come at run time."""
+
+    name: str
+    shape: tuple[int, int]
+    valid: tuple[Any, Any]
+
+    def extents(self, args: Arguments) -> tuple[int, int]:
+        r, c = (args[v] if isinstance(v, str) else v for v in self.valid)
+        return r, c
+
+
+WHOLE = Rect("whole", SHAPE, SHAPE)
+RUN_TIME = Rect("run-time rows and columns", SHAPE, ("r", "c"))
+PARTIAL = (Rect("21 rows", SHAPE, (21, COLUMNS)), Rect("77 columns", SHAPE, (ROWS, 77)))
+ONE_ROW, ONE_COLUMN = Rect("a row", (1, COLUMNS), (1, COLUMNS)), Rect("a column", (ROWS, 1), (ROWS, 1))
+ALL = (WHOLE, *PARTIAL, RUN_TIME, ONE_ROW, ONE_COLUMN)
+FEW = (WHOLE, RUN_TIME)
+TENSOR = (WHOLE, PARTIAL[1], RUN_TIME)
+
+
+# -- one application -----------------------------------------------------------------------------------------------------
+
+
+class Operands:
+    """The operands of one application: statements that make them, their names, and what the oracle gets for them."""
+
+    def __init__(self, op: OpDef, dtype: DataType, rect: Rect, tag: str) -> None:
+        self.op, self.dtype, self.rect, self.tag = op, dtype, rect, tag
+        self.lines: list[str] = []
+        self.names: list[str] = []
+        self.reads: list[Callable[[Arguments], Array]] = []
+        for i, operand in enumerate(op.operands):
+            # Scratch that may be left out is given once.
+            if operand.optional and rect.name != PARTIAL[0].name:
+                continue
+            self.names.append(self.operand(i))
+
+    def operand(self, i: int) -> str:
+        pattern = self.pattern(i)
+        if pattern == SCALAR:
+            return self.scalar()
+        if pattern == MASK:
+            return self.mask(i)
+        if pattern == UNUSED and i in self.op.scratch:
+            return self.scratch(i)
+        source = {ROW: "v", COL: "w"}.get(pattern, "xy"[sum(self.pattern(j) == FULL for j in range(i))])
+        return self.shaped(i, source, pattern, read=pattern != UNUSED or i == 0)
+
+    def pattern(self, i: int) -> str:
+        if isinstance(self.op.semantics, Reduce):
+            return FULL if i == 0 else UNUSED
+        assert isinstance(self.op.semantics, Lanewise)
+        return self.op.semantics.patterns[i]
+
+    def scalar(self) -> str:
+        """A constant over the whole rectangle (rounded once), else the run-time scalar."""
+        if self.rect.name == WHOLE.name:
+            text = "0.1" if self.dtype.is_float() else "True" if self.dtype is D.BOOL else "3"
+            value = np.asarray(float(text) if self.dtype.is_float() else 3).astype(self.dtype.numpy())
+            self.reads.append(lambda _: value)
+            return text
+        self.reads.append(lambda a: np.asarray(a["s"]).astype(self.dtype.numpy()))
+        return "s"
+
+    def mask(self, i: int) -> str:
+        name = self.shaped(i, "q", FULL, read=False)
+        self.lines.append(f"m{name} = pl.tile.cmps({name}, 0, cmp_type=4)")
+        self.reads.append(lambda a: self.window(a["q"], FULL, a) > 0)
+        return f"m{name}"
+
+    def scratch(self, i: int) -> str:
+        name = f"{self.tag}_{i}"
+        shape, dtype = ((1, 32), D.UINT8) if self.op.concept in ("sel", "sels") else (self.rect.shape, self.dtype)
+        self.lines.append(f"{name} = pl.create_tile({list(shape)}, dtype=pl.{dtype.name}, target_memory=pl.Mem.Vec)")
+        return name
+
+    def shaped(self, i: int, source: str, pattern: str, read: bool) -> str:
+        if read:
+            self.reads.append(lambda a: self.window(a[source], pattern, a))
+        name = f"{self.tag}_{i}"
+        shape, valid = self.vector(self.rect.shape, pattern), self.vector(self.rect.valid, pattern)
+        extents, window = f"[{valid[0]}, {valid[1]}]", list(shape)
+        if self.op.level == "tile":
+            self.lines.append(f"{name} = pl.load({source}, [0, 0], {window}, {extents})")
+        elif self.rect.name == WHOLE.name:
+            return source
+        else:
+            self.lines.append(f"{name} = pl.slice({source}, {window}, [0, 0], valid_shape={extents})")
+        return name
+
+    def vector(self, shape: tuple[Any, Any], pattern: str) -> tuple[Any, Any]:
+        return (shape[0], 1) if pattern == ROW else (1, shape[1]) if pattern == COL else shape
+
+    def window(self, x: Array, pattern: str, args: Arguments) -> Array:
+        n, m = self.vector(self.rect.extents(args), pattern)
+        return x[:n, :m]
+
+
+def fitted(op: OpDef, rect: Rect) -> Rect:
+    """One row or column as a tile of that shape; valid in a larger tile where a vector of one element would arise."""
+    patterns = op.semantics.patterns if isinstance(op.semantics, Lanewise) else ()
+    axis = op.semantics.axis if isinstance(op.semantics, Reduce) else -1
+    if (rect is ONE_ROW and (ROW in patterns or axis == 1)) or (rect is ONE_COLUMN and (COL in patterns or axis == 0)):
+        return rect._replace(shape=SHAPE)
+    return rect
+
+
+def result(op: OpDef, dtype: DataType, rect: Rect, keywords: Mapping[str, Any], tag: str) -> Result:
+    """One application of an operator, its result stored."""
+    meaning = meaning_of(op)
+    rect = fitted(op, rect)
+    o = Operands(op, dtype, rect, tag)
+    space = op.level
+    assert ops.find_dsl(space, op.concept) is not None, f"the language cannot say {op.name}"
+    words = [*o.names, *(f"{k}={v!r}" for k, v in keywords.items())]
+    mask = isinstance(op.semantics, Lanewise) and op.semantics.result == MASK
+    truth = op.concept in ("cmp", "cmps")
+    reduces = isinstance(op.semantics, Reduce)
+    shape: tuple[int, int] = rect.shape
+    if reduces:
+        shape = (rect.shape[0], 1) if op.concept.startswith("row") else (1, rect.shape[1])
+    out = D.UINT8 if mask else D.INT32 if "arg" in op.concept else dtype
+
+    def want(args: Arguments) -> Array:
+        with np.errstate(all="ignore"):
+            values = meaning.f(*(read(args) for read in o.reads), **keywords)
+        return packed(values) if mask else values.astype(dtype.numpy()) if truth else values
+
+    return Result(
+        f"{op.name}({', '.join(words)}) {dtype}, {rect.name} of {list(rect.shape)}",
+        tuple(o.lines),
+        f"pl.{space}.{op.concept}({', '.join(words)})",
+        out,
+        (shape[0], COLUMNS if mask else shape[1]),
+        want,
+        meaning.ulps[dtype is D.FP16],
+        meaning.any_zero,
+        # A comparison of tensors is valid everywhere, though it means something only where its operands are.
+        "free" if truth and space == "tensor" else "untouched",
+        ASSEMBLE if space == "tensor" else Result._field_defaults["store"],
+    )
+
+
+def meaning_of(op: OpDef) -> Meaning:
+    table = REDUCTIONS if isinstance(op.semantics, Reduce) else ELEMENTWISE
+    meaning = table.get(op.concept)
+    assert meaning is not None, f"{op.name} is in the operator table, but operator_oracle.py does not say what it gives"
+    return meaning
+
+
+# -- the table -----------------------------------------------------------------------------------------------------------
+
+
+def computing(level: str, kind: type) -> list[OpDef]:
+    return [op for op in ops.ALL if op.level == level and isinstance(op.semantics, kind) and op.name not in CASTS]
+
+
+def applications(op: OpDef, rects: tuple[Rect, ...]) -> Iterator[tuple[Mapping[str, Any], Rect]]:
+    """Keywords and rectangles: the first choice of keywords over all rectangles, the others over a few."""
+    if "cmp_type" in op.attrs:
+        choices: list[dict[str, Any]] = [{"cmp_type": k} for k in (2, 0, 1, 3, 4, 5)]
+    else:
+        choices = [{}]
+        if "high_precision" in op.attrs and op.level == "tensor":
+            choices.append({"high_precision": True})
+    for n, keywords in enumerate(choices):
+        for rect in rects if n == 0 else FEW:
+            yield keywords, rect
+
+
+def kernels(level: str, kind: type, dtype: DataType) -> list[list[Result]]:
+    """One kernel per operator and choice of keywords."""
+    made = []
+    for op in computing(level, kind):
+        if dtype in op.dtypes:
+            by_choice: dict[str, list[Result]] = {}
+            for n, (keywords, rect) in enumerate(applications(op, ALL if level == "tile" else TENSOR)):
+                by_choice.setdefault(repr(keywords), []).append(result(op, dtype, rect, keywords, f"t{n}"))
+            made += by_choice.values()
+    return made
+
+
+def dtypes(kind: type) -> list[DataType]:
+    return sorted({d for op in computing("tile", kind) for d in op.dtypes}, key=lambda d: d.code())
+
+
+SCALARS: Mapping[str, tuple[Any, ...]] = {
+    "f": (-2.75, 0.0, float("nan"), float("inf")),
+    "i": (3, 0, -1, None),
+    "u": (3, 0, 1, None),
+    "b": (True, False, True, False),
+}
+EXTENTS = ((13, 65), (ROWS, COLUMNS), (1, 77), (ROWS, 1))
+EMPTY = ((0, COLUMNS), (7, 0), (0, 0))
+
+
+def scalar_values(dtype: DataType) -> list[Any]:
+    kind = "f" if dtype.is_float() else "b" if dtype is D.BOOL else "i" if dtype.is_signed_int() else "u"
+    return [int(np.iinfo(dtype.numpy()).min or np.iinfo(dtype.numpy()).max) if v is None else v for v in SCALARS[kind]]
+
+
+@pytest.mark.parametrize("dtype", dtypes(Lanewise), ids=lambda d: d.name)
+@pytest.mark.parametrize("level", ["tile", "tensor"])
+def test_elementwise(level: str, dtype: DataType, tmp_path: Any) -> None:
+    inputs = {
+        "x": (SHAPE, dtype),
+        "y": (SHAPE, dtype),
+        "v": ((ROWS, 1), dtype),
+        "w": ((1, COLUMNS), dtype),
+        "q": (SHAPE, D.INT32),
+        "s": ((), dtype),
+        "r": INDEX,
+        "c": INDEX,
+    }
+    x, y = data.pair(dtype, SHAPE, 1)
+    v, w = data.pair(dtype, (64, COLUMNS), 2)
+    # One hard value for each row and each column.
+    values = data.hard(dtype)
+    v, w = v[:ROWS, :1].copy(), w[:1].copy()
+    v[:, 0], w[0] = np.resize(values, ROWS), np.resize(np.roll(values, 5), COLUMNS)
+    fixed = {"x": x, "y": y, "v": v, "w": w, "q": data.for_extremes(D.INT32, SHAPE, 3)}
+    scalars = scalar_values(dtype)
+    calls = [
+        {**fixed, "s": scalars[n % len(scalars)], "r": r, "c": c}  #
+        for n, (r, c) in enumerate((*EXTENTS, *EMPTY))
+    ]
+    ways = [OPTIMIZED, PLAIN, *WITHOUT_BUFFERS]
+    if level == "tensor":
+        ways = [OPTIMIZED, PLAIN]
+    elif dtype is D.FP32:
+        ways += OTHER_PLANNERS
+    unit = Unit(f"elementwise_{level}_{dtype.name.lower()}", inputs, kernels(level, Lanewise, dtype))
+    check(unit, tmp_path, calls, ways=ways)
