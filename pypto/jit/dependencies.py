@@ -7,18 +7,21 @@ Invariant: what is hashed is what is compiled: both come from one walk over the 
 
 from __future__ import annotations
 
+import ast
 import types
 from enum import Enum
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
+from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.frontend.diagnostics import error_at
 from pypto.frontend.source import Chain, Source
 from pypto.language import annotations as forms
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
 from pypto.language.symbols import DynVar, SymbolicOp
-from pypto.runtime.record import encode
+from pypto.runtime.record import MAX_DEPTH, encode
 
-__all__ = ["Dependencies", "Guard", "collect", "describe", "is_helper"]
+__all__ = ["Dependencies", "Guard", "blame", "collect", "describe", "is_helper"]
 
 Guard = tuple[Any, ...]
 
@@ -48,6 +51,19 @@ def collect(entry: Source, options: dict[str, Any], missing: object) -> Dependen
         at += 1
     parts = {"kernel": walk.described[0], "helpers": tuple(walk.described[1:]), "values": tuple(walk.values)}
     return Dependencies(tuple(walk.sources), parts, tuple(walk.guards))
+
+
+def blame(found: Dependencies) -> None:
+    """Raise for the first value that no artifact can be identified by, at a place where it is read."""
+    for at, name, value in found.parts["values"]:
+        try:
+            encode(value)
+        except (ArgumentTypeError, ArgumentValueError) as e:
+            source, root = found.sources[at], name.partition(".")[0]
+            node = next((n for n in ast.walk(source.node) if isinstance(n, ast.Name) and n.id == root), source.node)
+            error = error_at(type(e), f"'{name}': {e.message}", source, node, e.hint)
+            error.code = e.code
+            raise error from None
 
 
 def _unit(source: Source, kind: str, options: dict[str, Any]) -> tuple[Any, ...]:
@@ -92,9 +108,9 @@ class _Walk:
         elif name not in source.outer and isinstance(source.globals, dict):
             # A builtin is guarded by its absence from the globals.
             self.guard("global", source.globals, name, source.globals.get(name, self.missing))
-        if isinstance(value, (list, dict)):
-            snapshot = encode(describe(value))
-            self.guards.append(("call", lambda: encode(describe(value)) == snapshot))
+        if _may_change(value):
+            snapshot = _snapshot(value)
+            self.guards.append(("call", lambda: _snapshot(value) == snapshot))
 
     def guard(self, kind: str, space: dict[str, Any], name: str, expected: Any) -> None:
         if (id(space), name) not in self.guarded:
@@ -113,7 +129,20 @@ class _Walk:
         return ("helper", number)
 
 
-def describe(value: Any) -> Any:
+def _may_change(value: object) -> bool:
+    """Whether a container may become another value and stay the same object."""
+    return isinstance(value, (list, dict)) or (isinstance(value, tuple) and any(map(_may_change, value)))
+
+
+def _snapshot(value: object) -> bytes:
+    """The content of a container; of one that no artifact can be identified by, the same for all."""
+    try:
+        return encode(describe(value))
+    except (ArgumentTypeError, ArgumentValueError):
+        return b""
+
+
+def describe(value: Any, depth: int = 0) -> Any:
     """A value of a name as the canonical record knows it: kinds that only the language has become tagged tuples."""
     if value is Source.ABSENT:
         return ("absent",)
@@ -128,8 +157,8 @@ def describe(value: Any) -> Any:
     found = _describe_form(value)
     if found is not None:
         return found
-    if type(value) in (list, tuple):
-        return type(value)(describe(v) for v in value)
+    if type(value) in (list, tuple) and depth <= MAX_DEPTH:  # deeper ones are refused where they are encoded
+        return type(value)(describe(v, depth + 1) for v in value)
     if isinstance(value, types.FunctionType) and value.__module__.startswith("pypto.language"):
         return ("pl", value.__qualname__)
     if isinstance(value, types.BuiltinFunctionType) or (isinstance(value, type) and value.__module__ == "builtins"):

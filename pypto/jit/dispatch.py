@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import _thread
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pypto.config import NATIVE_OPT
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
-from pypto.jit.dependencies import Dependencies
+from pypto.jit.dependencies import Dependencies, blame
 from pypto.jit.identity import code_identity, make_record
 from pypto.jit.request import Request
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pypto.jit.function import JITFunction
     from pypto.runtime.entry import Entry
 
-__all__ = ["NEEDS", "entry_of", "obtain", "the_launcher", "with_static"]
+__all__ = ["NEEDS", "entry_of", "obtain", "parameter_needed", "the_launcher", "with_static"]
 
 NEEDS = ("plan.msgpack", "kernel.so")  # of an artifact, for a warm call
 _STATIC = "static"
@@ -101,7 +102,9 @@ def _record(request: Request, dependencies: Dependencies, code: str, toolchain: 
         # A value that no artifact can be identified by: the parser says where it is read, and why it cannot be.
         from pypto.jit.driver import parse_request
 
-        parse_request(request)
+        with suppress(RecursionError):  # of a container in itself
+            parse_request(request)
+        blame(dependencies)
         raise
 
 
@@ -137,28 +140,42 @@ def _shared(kernel: JITFunction, store: Store, record: Record, request: Request,
     if known is not None:
         stats.count("memory_hits")
         return known
-    entry = store.lookup(record.encoded)
-    if entry is not None and _STATIC in entry.files:
-        raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
-    if entry is None:
-        entry = _build(kernel, store, record, request, toolchain)
-        if _STATIC in entry.files:
-            raise StaticParameterNeeded(entry.read(_STATIC).decode(), kernel.source.name)
-    entry.hold(NEEDS)
-    with kernel.lock:
-        return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request))
+    needed = parameter_needed(store, record, request.arguments)
+    if needed:
+        raise StaticParameterNeeded(needed, request.entry)
+    entry = store.lookup(record.encoded, NEEDS) or _build(store, record, request, toolchain)
+    return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request))
 
 
-def _build(kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain) -> Entry:
+def _build(store: Store, record: Record, request: Request, toolchain: Toolchain) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
 
     def build(directory: str) -> None:
         from pypto.jit import driver
 
-        try:
-            driver.build(request, toolchain, directory)
-        except StaticParameterNeeded as need:
-            with open(os.path.join(directory, _STATIC), "w") as f:
-                f.write(need.name)
+        driver.build(request, toolchain, directory)
 
-    return store.build_once(record.encoded, build, label=f"kernel '{kernel.source.name}'")
+    label = f"kernel '{request.entry}'"
+    try:
+        return store.build_once(record.encoded, build, NEEDS, label=label)
+    except StaticParameterNeeded as need:
+        name = need.name
+
+        def note(directory: str) -> None:
+            with open(os.path.join(directory, _STATIC), "w") as f:
+                f.write(name)
+
+        store.build_once(_note(record), note, (_STATIC,), label=label, counted=False)
+        raise
+
+
+def parameter_needed(store: Store, record: Record, arguments: dict[str, Argument]) -> str:
+    """The parameter that a request is known to need as a constant, or an empty text."""
+    if not any(isinstance(a, ScalarArg) for a in arguments.values()):
+        return ""
+    entry = store.lookup(_note(record), (_STATIC,), counted=False)
+    return "" if entry is None else entry.read(_STATIC).decode()
+
+
+def _note(record: Record) -> bytes:
+    return Record({"kind": _STATIC, "request": record.encoded}).encoded

@@ -6,7 +6,6 @@ specializes, finds or compiles, teaches the dispatcher, and runs.
 
 from __future__ import annotations
 
-import _thread
 from typing import TYPE_CHECKING, Any
 
 from pypto.frontend.signatures import Parameter
@@ -49,7 +48,6 @@ class JITFunction:
         self.__module__ = plain.__module__ if plain is not None else ""
         self.kernels: dict[bytes, CompiledProgram] = {}
         self.static: dict[bytes, str] = {}
-        self.lock = _thread.allocate_lock()
         self._dispatcher: Any = None
         self._binder: Binder | None = None
         self._parameters: tuple[Parameter, ...] | None = None
@@ -109,17 +107,17 @@ class JITFunction:
         return compiled
 
     def _teach(self, launcher: Any, compiled: CompiledProgram, dependencies: Dependencies) -> None:
-        with self.lock:
-            if self._dispatcher is None:
-                a = self.source.node.args
-                names = self.source.parameters
-                defaults = tuple(self.source.defaults.get(n, launcher.missing) for n in names)
-                made = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
-                self._dispatcher = made
-            elif len(self._dispatcher) >= _MOST_ENTRIES:
-                self._dispatcher.clear()
-            entry = launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get())
-            self._dispatcher.add(entry)
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            a = self.source.node.args
+            names = self.source.parameters
+            defaults = tuple(self.source.defaults.get(n, launcher.missing) for n in names)
+            dispatcher = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
+        elif len(dispatcher) >= _MOST_ENTRIES:
+            dispatcher.clear()
+        dispatcher.add(launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get()))
+        # Without a lock, which a forked child could find taken: of two threads that come here first, one teaches again.
+        self._dispatcher = dispatcher
 
     # -- compiling without calling ---------------------------------------------------------------------------------
 
@@ -172,6 +170,10 @@ class JITFunction:
         if not args and not tensors & kwargs.keys() and tensors:
             return from_signature(self.source.name, self.parameters(), kwargs, self.source.defaults)
         return from_arguments(self.source.name, self.parameters(), self.binder(args, kwargs))
+
+    def __reduce__(self) -> str:
+        """Pickled, and copied, by name like a function: the other side imports it."""
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<@pl.jit {self.__qualname__}>"

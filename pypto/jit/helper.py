@@ -26,5 +26,9 @@ class JITHelper:
             hint="call it from a @pl.jit function",
         )
 
+    def __reduce__(self) -> str:
+        """Pickled, and copied, by name like a function."""
+        return self.__qualname__
+
     def __repr__(self) -> str:
         return f"<@pl.jit.{self.kind} {self.__qualname__}>"

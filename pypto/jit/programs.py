@@ -179,10 +179,9 @@ class _Compilation:
 
     def shared(self) -> CompiledProgram:
         label = f"program '{self.request.program.name}'"
-        found = self.store.lookup(self.record.encoded)
+        found = self.store.lookup(self.record.encoded, NEEDS)
         if found is None:
             found = self.store.build_once(self.record.encoded, lambda d: self.build(d, None), NEEDS, label=label)
-        found.hold(NEEDS)
         return self.compiled(found)
 
     def private(self, watch: Watcher | None) -> CompiledProgram:

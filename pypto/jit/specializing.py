@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pypto.config import NATIVE_OPT
 from pypto.frontend.specialization import Argument, StaticParameterNeeded
 from pypto.jit.dependencies import Dependencies
-from pypto.jit.dispatch import with_static
+from pypto.jit.dispatch import parameter_needed, with_static
 from pypto.jit.identity import code_identity, make_record
 from pypto.jit.request import Request
 from pypto.passes.context import PassOptions
@@ -35,7 +35,13 @@ def with_statics(request: Request, step: Callable[[Request], T]) -> T:
 def explain(kernel: JITFunction, arguments: dict[str, Argument], options: PassOptions, dependencies: Dependencies) -> str:
     """One line for a hit; for a miss, the parts in which the nearest stored artifact of this kernel differs."""
     store = default_store()
-    record = make_record(dependencies.parts, arguments, options, NATIVE_OPT.get() == "1", code_identity(store), find(store))
+    optimize, code, toolchain = NATIVE_OPT.get() == "1", code_identity(store), find(store)
+    while True:
+        record = make_record(dependencies.parts, arguments, options, optimize, code, toolchain)
+        needed = kernel.static.get(record.encoded) or parameter_needed(store, record, arguments)
+        if not needed:
+            break
+        arguments = with_static(arguments, needed)
     if record.encoded in kernel.kernels:
         return f"'{kernel.source.name}': loaded in this process"
     if store.lookup(record.encoded, counted=False) is not None:

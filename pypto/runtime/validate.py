@@ -114,14 +114,16 @@ def _check_shape(plan: KernelPlan, p: TensorParam, array: Array, dims: list[int 
 def _check_memory(plan: KernelPlan, p: TensorParam, found: ArrayView) -> None:
     flags = found.array.flags
     where = f"{plan.name}: {p.name!r} has strides {found.array.strides} for shape {found.array.shape}"
+    # A copy of an array that is written must find its way back.
+    written = p.direction != "in" and f"pass a contiguous array, buffer = {p.name}.copy(), and copy it back: {p.name}[...] = buffer"
     if not flags.c_contiguous:
         raise ArgumentValueError(
             f"{where}: it is not dense in row-major order",
-            hint=f"make it contiguous with numpy.ascontiguousarray({p.name})",
+            hint=written or f"make it contiguous with numpy.ascontiguousarray({p.name})",
         )
     if not flags.aligned:
         raise ArgumentValueError(
-            f"{where}, at an address that is no multiple of its elements' alignment", hint=f"pass {p.name}.copy()"
+            f"{where}, at an address that is no multiple of its elements' alignment", hint=written or f"pass {p.name}.copy()"
         )
     if p.direction != "in" and (found.read_only is not None or not flags.writeable):
         reason = found.read_only or "the array is read-only"

@@ -376,9 +376,9 @@ class Emitter:
                 lanewise = isinstance(op, LaneOp)
                 for r in reads(op):
                     if e.register_of(p, r.operand) is None:
-                        self.touch(r.view, False, lanewise and r.pattern == "full", n)
+                        self.touch(r.view.transposed() if p.turned else r.view, False, lanewise and r.pattern == "full", n)
                 if p.at in g.stored or p.kind == OTHER:
-                    self.touch(op.dst, True, lanewise, n)
+                    self.touch(op.dst.transposed() if p.turned else op.dst, True, lanewise, n)
 
     def touch(self, v: View, write: bool, lanewise: bool, step: int = 0) -> None:
         if v.root.var is not None:

@@ -139,7 +139,9 @@ def _find(ops: Sequence[Compute], k: int, r: Read) -> Use:
 
 
 def _same_elements(w: Compute, r: Read) -> bool:
-    """Whether `w` wrote every element of the read, at the same place."""
+    """Whether `w` wrote every element of the read, at the same place and as the same type of element."""
+    if w.dst.dtype is not r.view.dtype:
+        return False  # the same bytes under another type are another value
     if isinstance(w, LaneOp) and w.mask:
         return r.pattern == MASK and same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols))
     rect = written_rect(w)
@@ -221,8 +223,20 @@ def _source(ops: Sequence[Compute], k: int, r: Read) -> Operand | None:
         return o
     if o.pattern != FULL or o.view is None:
         return None
-    changed = any(not disjoint(ops[i].dst, o.view) for i in range(use.writer, k))
-    return None if changed else o
+    if any(not disjoint(ops[i].dst, o.view) for i in range(use.writer, k)):
+        return None  # changed in between
+    view = o.view.transposed() if _turned(w, r) else o.view
+    # An operation may write where it reads, element for element; anything else must be apart from what it reads.
+    at = ops[k]
+    in_place = isinstance(at, LaneOp) and not at.mask and r.pattern == FULL and same_mapping(at.dst, view)
+    return o._replace(view=view) if in_place or disjoint(at.dst, view) else None
+
+
+def _turned(w: LaneOp, r: Read) -> bool:
+    """Whether the read counts along the columns what `w` wrote along the rows, or the other way round."""
+    if same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols)):
+        return False
+    return arith.is_const(w.cols, 1) is not arith.is_const(r.cols, 1)
 
 
 # -- regions into runs ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ control flow joins, the joined tiles must lie in the same place, or the function
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from pypto.codegen.native import windows
@@ -207,9 +208,8 @@ class TileBuilder(Base):
         root, t = self.tensor(call.args[2])
         offsets = _elements(call.args[1])
         shapes = _elements(call.args[3]) if len(call.args) > 3 else tile.shape
-        valid = shapes if len(call.args) > 3 and tile.is_fully_valid else _window_valid(tile, shapes, tile.valid)
+        valid, rows, cols = _stored(tile, shapes, span)
         self.check(windows.transfer_check(offsets, valid, t.shape, span))
-        rows, cols = _valid(tile)
         if var is not None:
             self.tensors[var] = root
         source = self.view(call.args[0])
@@ -234,7 +234,7 @@ class TileBuilder(Base):
     ) -> None:
         gm = windows.window_view(root, t, offsets, shapes)
         name = "store" if store else "load"
-        if gm is not None:
+        if gm is not None and windows.are_first_rows(valid, shapes):
             dst, src = (gm, tile_view) if store else (tile_view, gm)
             operand = Operand(FULL, src, None, src.dtype)
             self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, rows, cols, False, name, span))
@@ -393,12 +393,12 @@ def _pair(values: tuple[Expr, ...]) -> tuple[Expr, Expr]:
 
 
 def _extents(t: Type) -> tuple[int, int]:
-    """Physical rows and columns of a tile."""
+    """Physical rows and columns of a tile; all axes but the last are its rows, in row-major order."""
     assert isinstance(t, TileType)
     dims = const_dims(t.shape)
-    if dims is None or len(dims) > 2:
+    if dims is None:
         raise InternalError(f"a tile of shape {t.shape} reached code generation")
-    return (1, dims[0]) if len(dims) == 1 else (dims[0], dims[1])
+    return prod(dims[:-1]), dims[-1]
 
 
 def _valid(t: Type) -> tuple[Expr, Expr]:
@@ -407,7 +407,23 @@ def _valid(t: Type) -> tuple[Expr, Expr]:
 
 
 def _pair_valid(v: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-    return (ONE, v[0]) if len(v) == 1 else (v[0], v[1])
+    return arith.product(v[:-1]), v[-1]
+
+
+def _stored(tile: TileType, shapes: tuple[Expr, ...], span: Span) -> tuple[tuple[Expr, ...], Expr, Expr]:
+    """What a store writes: extents axis by axis of the tensor, and the same as rows and columns of the tile."""
+    if len(tile.shape) == len(shapes):
+        # A valid extent is never more than the tile's own.
+        whole = [arith.same(e, n) for e, n in zip(shapes, tile.shape, strict=True)]
+        valid = tuple(v if w else arith.minimum(v, e) for v, e, w in zip(tile.valid, shapes, whole, strict=True))
+        return valid, *_pair_valid(valid)
+    rows, cols = _pair_valid(shapes)
+    have = _valid(tile)
+    if not (arith.same(have[0], rows) and arith.same(have[1], cols)):
+        raise NotSupportedError(
+            "a tile that covers its window in part, in a window of another rank", span, "reshape the tensor or the tile"
+        )
+    return shapes, rows, cols
 
 
 def _window_valid(tile: TileType, shapes: tuple[Expr, ...], valid: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -22,6 +22,7 @@ from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
+from pypto.ir.verify.roots import Access, Flow, accesses, merged_direction
 
 __all__ = ["NativeUnit", "Parameter", "Site", "generate"]
 
@@ -81,7 +82,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     symbols = symbols_of(main)
     return NativeUnit(
         "\n".join(parts),
-        _parameters(main, e, symbols),
+        _parameters(main, _directions(program, main), e, symbols),
         tuple(s.name_hint for s in symbols),
         _aliases(main, e, devices),
         e.returns,
@@ -105,10 +106,22 @@ def _reachable(program: Program, main: Function) -> list[str]:
     return [f.name for f in program.function_list if f.name in called and f is not main]
 
 
-def _parameters(main: Function, e: Entry, symbols: tuple[Var, ...]) -> tuple[Parameter, ...]:
+def _directions(program: Program, main: Function) -> tuple[ParamDirection, ...]:
+    """What callers must grant: a parameter without a mark counts as written if anything writes it."""
+    flow = Flow(program)
+    found = accesses(main.body, flow.roots(main))
+    return tuple(
+        merged_direction(found.get(p, Access())) if d is ParamDirection.In else d
+        for p, d in zip(main.params, main.param_directions, strict=True)
+    )
+
+
+def _parameters(
+    main: Function, directions: tuple[ParamDirection, ...], e: Entry, symbols: tuple[Var, ...]
+) -> tuple[Parameter, ...]:
     number = {s: i for i, s in enumerate(symbols)}
     out = []
-    for p, d in zip(main.params, main.param_directions, strict=True):
+    for p, d in zip(main.params, directions, strict=True):
         out.append(_parameter(p, number, _DIRECTIONS[d], False))
     out += [_parameter(h, number, "out", True) for h in e.hidden]
     return tuple(out)

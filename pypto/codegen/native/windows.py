@@ -15,7 +15,7 @@ from pypto.ir.expr import Expr, const_index
 from pypto.ir.shaped import TensorType, const_dim
 from pypto.span import Span
 
-__all__ = ["extent_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
+__all__ = ["are_first_rows", "extent_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
 
 
 def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
@@ -52,6 +52,13 @@ def _row_stride(t: TensorType, strides: Sequence[Expr], extents: Sequence[Expr])
         if not arith.same(strides[outer], arith.mul(extents[inner], strides[inner])):
             return None
     return strides[leading[-1]]
+
+
+def are_first_rows(valid: Sequence[Expr], extents: Sequence[Expr]) -> bool:
+    """Whether the valid part of a window is its first rows, all axes but the last taken as rows."""
+    leading = [(v, e) for v, e in zip(valid[:-1], extents[:-1], strict=True)]
+    partial = next((i for i, (v, _) in enumerate(leading) if not arith.is_const(v, 1)), len(leading))
+    return all(arith.same(v, e) for v, e in leading[partial + 1 :])
 
 
 def window_strides(width: int, extents: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -158,3 +158,24 @@ def full(value: float, shape: tuple[int, ...] = (64, 64), dtype: Any = np.float3
 def untouched(shape: tuple[int, ...] = (64, 64), dtype: Any = np.float32) -> np.ndarray:
     """An output whose elements show whether they were written."""
     return np.full(shape, 77, dtype)
+
+
+def scaled(factor: Any) -> Any:
+    """A fresh kernel y = x * factor; kernels of equal factors have one key."""
+    import pypto.language as pl
+
+    @pl.jit
+    def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.mul(x, factor)
+        return y
+
+    return k
+
+
+def call(kernel: Any) -> float:
+    """The one number that a kernel of (input, output) makes of ones."""
+    y = untouched()
+    kernel(full(1.0), y)
+    assert (y == y[0, 0]).all()
+    return float(y[0, 0])

@@ -120,8 +120,11 @@ SIZES[1] = 32; assert total(as_shape)[0] == 2 * x[:, :32].sum()
 SIZES.append(1)
 try: total(as_shape)
 except pypto.Error as e: print("refused")
+SIZES.append(SIZES)
+try: total(as_shape)
+except pypto.Error as e: print("'SIZES'" in str(e) and "contain itself" in str(e) and "t.py" in str(e))
 """
-    assert box.run(PLACES + code).words == ["refused", "refused"]
+    assert box.run(PLACES + code).words == ["refused", "refused", "True"]
 
 
 def test_a_global_that_goes_or_becomes_something_else(box):

@@ -96,7 +96,7 @@ def by_dict(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 print(call(by_module), call(by_star), call(by_incore), call(by_nothing))
 for k in (by_list, by_dict):
     try: print(call(k))
-    except pypto.Error as e: print("refused", "t.py" in str(e), bool(e.hint))
+    except pypto.Error as e: print("refused", "t.py" in str(e), "LIST" in str(e) or "DICT" in str(e))
 """
 )
 HELPERS = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +23,10 @@ from pypto.debug import interpret
 from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, MemoryPlanner
 from pypto.jit import JITFunction
+from pypto.ir.program import Program
 from pypto.jit.compiled import CompiledProgram
 from pypto.passes.context import PassContext, PassOptions
-from pypto.passes.pipeline import lower
+from pypto.passes.pipeline import Lowered, lower
 
 Array = Any
 Arguments = Mapping[str, Any]
@@ -34,6 +36,10 @@ COLUMNS = 96  # of every output array
 OPTIMIZED, PLAIN = Way(), Way(optimize=False)
 WITHOUT_BUFFERS = (Way(buffers=False), Way(buffers=False, optimize=False))
 OTHER_PLANNERS = (Way(MemoryPlanner.DSA_RP, optimize=False), Way(MemoryPlanner.PTOAS, optimize=False))
+
+
+# How a result reaches its rows: a tile, a tensor.
+STORE, ASSEMBLE = "pl.store({value}, [{row}, 0], {out})", "pl.assemble({out}, {value}, [{row}, 0])"
 
 
 class Result(NamedTuple):
@@ -52,10 +58,7 @@ class Result(NamedTuple):
     ulps: int = 0
     any_zero: bool = False
     outside: str = "untouched"
-    store: str = "pl.store({value}, [{row}, 0], {out})"
-
-
-ASSEMBLE = "pl.assemble({out}, {value}, [{row}, 0])"
+    store: str = STORE
 
 
 class Unit:
@@ -86,18 +89,23 @@ class Unit:
 
     def load(self, directory: Path) -> JITFunction:
         """The entry, imported from a module written below `directory`."""
-        path = directory / f"{self.name}.py"
-        path.write_text(self.text())
-        spec = importlib.util.spec_from_file_location(self.name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        kernel: JITFunction = getattr(module, self.name)
-        return kernel
+        return import_text(self.name, self.text(), directory)
 
     def fresh_outputs(self) -> list[Array]:
         return [np.full((n, COLUMNS), sentinel(d), d.numpy()) for d, n in self.rows.items()]
+
+
+def import_text(name: str, text: str, directory: Path) -> JITFunction:
+    """The kernel `name` of a module with this text, written below `directory`."""
+    path = directory / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernel: JITFunction = getattr(module, name)
+    return kernel
 
 
 def sentinel(dtype: DataType) -> Any:
@@ -195,12 +203,12 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[n] = v
 
 
-def compiled(kernel: JITFunction, args: Sequence[Any], way: Way, c_optimizer: bool) -> CompiledProgram:
+def compiled(kernel: JITFunction, args: Sequence[Any], way: Way = OPTIMIZED, *, c_optimizer: bool = True, platform: str = "a2a3sim") -> CompiledProgram:
     """The kernel as built for one way.  (A plain call would find what the process built first: it reads no environment.)"""
     flags = os.environ.get(CFLAGS.name, "") + ("" if c_optimizer else " -O0")
     with (
         _environment(**{NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags.strip()}),
-        PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers),
+        PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers, platform=platform),
     ):
         return kernel.compile(*args)
 
@@ -211,35 +219,56 @@ def check(
     argument_sets: Sequence[Arguments],
     *,
     ways: Sequence[Way] = (OPTIMIZED, PLAIN, *WITHOUT_BUFFERS),
-    interpreted: int | None = None,
+    c_optimizer: bool = True,
+    interpreted: Sequence[int] | None = None,
     as_parsed: bool = True,
+    platform: str = "a2a3sim",
 ) -> None:
     """Every call gives what is wanted: natively in all ways, and interpreted as parsed and as finally lowered.
 
     Without a kernel that is lowered to buffers, the ways without Buffer IR would repeat the others and are left out.
-    `interpreted`: how many of the calls are interpreted too.  `as_parsed` False: only the lowered program means the same.
+    `c_optimizer` is for the first way.  `interpreted`: which of the calls are interpreted too.  `as_parsed` False: only
+    the lowered program means the same.
     """
     kernel = unit.load(directory)
     calls = [(Wanted(unit, a), [a[n] for n in unit.inputs]) for a in argument_sets]
-    program = kernel.specialize(*calls[0][1], *unit.fresh_outputs())
-    lowered = lower(program, PassOptions())
+    sample = [*calls[0][1], *unit.fresh_outputs()]
+    with ThreadPoolExecutor(1) as pool:
+        # The C compiler works on the first way while the interpreter runs.
+        building = pool.submit(compiled, kernel, sample, ways[0], platform=platform) if c_optimizer else None
+        program = kernel.specialize(*sample)
+        lowered = lower(program, PassOptions(platform=platform))
+        chosen = range(len(calls)) if interpreted is None else interpreted
+        found = _interpreted(unit, program if as_parsed else None, lowered, [(i, *calls[i]) for i in chosen])
+        first = building.result() if building is not None else compiled(kernel, sample, ways[0], c_optimizer=False, platform=platform)
     buffers = any(f.ir_stage is FunctionIRStage.Buffer for f in lowered.device.function_list)
     firsts: list[Any] = [None] * len(calls)
     for way in ways:
         if not way.buffers and not buffers:
             continue
-        build = compiled(kernel, [*calls[0][1], *unit.fresh_outputs()], way, c_optimizer=way == ways[0])
+        build = first if way == ways[0] else compiled(kernel, sample, way, c_optimizer=False, platform=platform)
         for i, (wanted, values) in enumerate(calls):
             got = unit.fresh_outputs()
             build(*values, *got)
             wanted.check(got, f"native, {way}, call {i}", firsts[i])
             firsts[i] = got if firsts[i] is None else firsts[i]
-    stages = {"as parsed": program} if as_parsed else {}
-    stages |= {"lowered for the host": lowered.host}
+    for what, i, got in found:
+        calls[i][0].check(got, what, firsts[i])
+
+
+def _interpreted(
+    unit: Unit, parsed: Program | None, lowered: Lowered, calls: Sequence[tuple[int, Wanted, list[Any]]]
+) -> list[tuple[str, int, list[Array]]]:
+    """What the interpreter gives for each program and call, checked against what is wanted."""
+    stages = {"as parsed": parsed, "lowered for the host": lowered.host}
     if lowered.device is not lowered.host:
-        stages |= {"lowered for the device": lowered.device}
+        stages["lowered for the device"] = lowered.device
+    found = []
     for stage, p in stages.items():
-        for i, (wanted, values) in enumerate(calls[:interpreted]):
+        for i, wanted, values in calls if p is not None else ():
             got = unit.fresh_outputs()
             interpret(p, [*values, *got], unit.name)
-            wanted.check(got, f"interpreted {stage}, call {i}", firsts[i])
+            what = f"interpreted {stage}, call {i}"
+            wanted.check(got, what, None)
+            found.append((what, i, got))
+    return found

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import operator_data as data
 import pytest
-from operator_kit import ASSEMBLE, OPTIMIZED, OTHER_PLANNERS, PLAIN, WITHOUT_BUFFERS, Arguments, Result, Unit, check
+from operator_kit import ASSEMBLE, OPTIMIZED, OTHER_PLANNERS, PLAIN, STORE, WITHOUT_BUFFERS, Arguments, Result, Unit, check
 from operator_oracle import ELEMENTWISE, REDUCTIONS, Meaning, packed
 
+from pypto.debug import interpret
 from pypto.dtypes import DataType
+from pypto.errors import KernelError
 from pypto.ir import ops
 from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce
 
@@ -45,7 +47,6 @@ PARTIAL = (Rect("21 rows", SHAPE, (21, COLUMNS)), Rect("77 columns", SHAPE, (ROW
 ONE_ROW, ONE_COLUMN = Rect("a row", (1, COLUMNS), (1, COLUMNS)), Rect("a column", (ROWS, 1), (ROWS, 1))
 ALL = (WHOLE, *PARTIAL, RUN_TIME, ONE_ROW, ONE_COLUMN)
 FEW = (WHOLE, RUN_TIME)
-TENSOR = (WHOLE, PARTIAL[1], RUN_TIME)
 
 
 # -- one application -----------------------------------------------------------------------------------------------------
@@ -74,6 +75,8 @@ class Operands:
         if pattern == UNUSED and i in self.op.scratch:
             return self.scratch(i)
         source = {ROW: "v", COL: "w"}.get(pattern, "xy"[sum(self.pattern(j) == FULL for j in range(i))])
+        if isinstance(self.op.semantics, Reduce):
+            source = {"sum": "x", "prod": "y"}.get(self.op.concept[4:], "z")
         return self.shaped(i, source, pattern, read=pattern != UNUSED or i == 0)
 
     def pattern(self, i: int) -> str:
@@ -167,7 +170,7 @@ def result(op: OpDef, dtype: DataType, rect: Rect, keywords: Mapping[str, Any], 
         meaning.any_zero,
         # A comparison of tensors is valid everywhere, though it means something only where its operands are.
         "free" if truth and space == "tensor" else "untouched",
-        ASSEMBLE if space == "tensor" else Result._field_defaults["store"],
+        ASSEMBLE if space == "tensor" else STORE,
     )
 
 
@@ -204,7 +207,7 @@ def kernels(level: str, kind: type, dtype: DataType) -> list[list[Result]]:
     for op in computing(level, kind):
         if dtype in op.dtypes:
             by_choice: dict[str, list[Result]] = {}
-            for n, (keywords, rect) in enumerate(applications(op, ALL if level == "tile" else TENSOR)):
+            for n, (keywords, rect) in enumerate(applications(op, ALL if level == "tile" else FEW)):
                 by_choice.setdefault(repr(keywords), []).append(result(op, dtype, rect, keywords, f"t{n}"))
             made += by_choice.values()
     return made
@@ -254,10 +257,49 @@ def test_elementwise(level: str, dtype: DataType, tmp_path: Any) -> None:
         {**fixed, "s": scalars[n % len(scalars)], "r": r, "c": c}  #
         for n, (r, c) in enumerate((*EXTENTS, *EMPTY))
     ]
-    ways = [OPTIMIZED, PLAIN, *WITHOUT_BUFFERS]
-    if level == "tensor":
-        ways = [OPTIMIZED, PLAIN]
-    elif dtype is D.FP32:
-        ways += OTHER_PLANNERS
     unit = Unit(f"elementwise_{level}_{dtype.name.lower()}", inputs, kernels(level, Lanewise, dtype))
-    check(unit, tmp_path, calls, ways=ways)
+    check_level(unit, level, dtype, tmp_path, calls, (0, 2, len(EXTENTS)))
+
+
+def check_level(unit: Unit, level: str, dtype: DataType, directory: Any, calls: list[Any], interpreted: Any) -> None:
+    """Operators of tensors become those of tiles: fewer ways show that they become the right ones."""
+    ways = (OPTIMIZED, PLAIN, *(WITHOUT_BUFFERS if level == "tile" else ()))
+    ways += OTHER_PLANNERS if level == "tile" and dtype is D.FP32 else ()
+    check(unit, directory, calls, ways=ways, c_optimizer=level == "tile", interpreted=interpreted)
+
+
+def reduction_inputs(dtype: DataType) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Parameters, and the arrays for those that are arrays."""
+    arrays = {"x": data.for_sums(dtype, SHAPE, 4), "y": data.for_products(dtype, SHAPE, 5), "z": data.for_extremes(dtype, SHAPE, 6)}
+    return {**dict.fromkeys(arrays, (SHAPE, dtype)), "r": INDEX, "c": INDEX}, arrays
+
+
+@pytest.mark.parametrize("dtype", dtypes(Reduce), ids=lambda d: d.name)
+@pytest.mark.parametrize("level", ["tile", "tensor"])
+def test_reductions(level: str, dtype: DataType, tmp_path: Any) -> None:
+    inputs, arrays = reduction_inputs(dtype)
+    calls = [{**arrays, "r": r, "c": c} for r, c in EXTENTS]
+    unit = Unit(f"reductions_{level}_{dtype.name.lower()}", inputs, kernels(level, Reduce, dtype))
+    check_level(unit, level, dtype, tmp_path, calls, (0, 2))
+
+
+@pytest.mark.parametrize(("axis", "extents"), [("row", (0, COLUMNS)), ("col", (ROWS, 0))])
+def test_no_lines_to_reduce(axis: str, extents: tuple[int, int], tmp_path: Any) -> None:
+    """Without a row there is no row sum to store; that is no error."""
+    inputs, arrays = reduction_inputs(D.FP32)
+    chosen = [op for op in computing("tile", Reduce) if op.concept.startswith(axis)]
+    unit = Unit(f"no_{axis}", inputs, [[result(op, D.FP32, RUN_TIME, {}, f"t{n}") for n, op in enumerate(chosen)]])
+    check(unit, tmp_path, [{**arrays, "r": extents[0], "c": extents[1]}], ways=(OPTIMIZED, PLAIN))
+
+
+@pytest.mark.parametrize(("concept", "extents"), [("row_sum", (3, 0)), ("row_argmax", (1, 0)), ("col_max", (0, 4)), ("col_prod", (0, 1))])
+def test_an_empty_line_has_no_value(concept: str, extents: tuple[int, int], tmp_path: Any) -> None:
+    inputs, arrays = reduction_inputs(D.FP32)
+    unit = Unit("empty", inputs, [[result(ops.get(f"tile.{concept}"), D.FP32, RUN_TIME, {}, "t")]])
+    kernel, args = unit.load(tmp_path), [*arrays.values(), *extents]
+    for run in (kernel, lambda *a: interpret(kernel.specialize(*a), a)):
+        outputs = unit.fresh_outputs()
+        with pytest.raises(KernelError, match="empty") as e:
+            run(*args, *outputs)
+        assert e.value.span["line"] == 1 + unit.text().splitlines().index(next(s for s in unit.text().splitlines() if concept in s))
+        assert all((o == f).all() for o, f in zip(outputs, unit.fresh_outputs(), strict=True))

@@ -6,21 +6,22 @@ interpreter agree on to the bit, whatever the planner, Buffer IR and optimizatio
 
 import importlib.util
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from lab import ALL, BRIEF, Way, assert_same_bits, native, stages
+from lab import ALL, BRIEF, Way, _optimizations, assert_same_bits, native, stages
 
+from pypto import ir
 from pypto.debug import Placement
 from pypto.debug import run as debug_run
 from pypto.enums import MemoryPlanner
-from pypto.ir.program import Function, Program
+from pypto.ir.program import Program
 from pypto.jit import JITFunction
-from pypto.passes.context import PassOptions
+from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pipeline import lower
 
-__all__ = ["ALL", "BRIEF", "agree", "bits", "blocks", "cfg", "module", "normal", "out", "run", "same", "whole"]
+__all__ = ["ALL", "BRIEF", "agree", "agree_program", "bits", "blocks", "cfg", "module", "normal", "out", "run", "same", "whole"]
 
 _numbers = itertools.count()
 
@@ -73,26 +74,56 @@ def agree(
     the host runs it.
     """
     ways = tuple(ways)
-    wanted = [native(kernel, args, ways[0]) for args in calls]
-    for way in ways[1:]:
-        for args, want in zip(calls, wanted, strict=True):
-            assert_same_bits(native(kernel, args, way), want, f"native, {way}")
+    wanted = _native(lambda args, way: native(kernel, args, way), calls, ways)
     program = kernel.specialize(*calls[0])
+    entry = program.get_function(kernel.__name__)
+    assert entry is not None
     # A scalar that the language needs as a constant is no parameter of the program.
-    known = {p.name_hint for p in _entry(program, kernel).params}
+    known = {p.name_hint for p in entry.params}
     kept = [i for i, name in enumerate(kernel.source.parameters) if name in known]
-    for stage, p, placement in _executable(program, ways, early):
-        for args, want in zip(calls, wanted, strict=True):
-            given = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-            debug_run(p, kernel.__name__, [given[i] for i in kept], placement)
-            assert_same_bits([a for a in given if isinstance(a, np.ndarray)], want, f"interpreted, {stage}")
+    _interpreted(program, kernel.__name__, kept, calls, wanted, ways, early)
     return wanted
 
 
-def _entry(program: Program, kernel: JITFunction) -> Function:
-    entry = program.get_function(kernel.__name__)
-    assert entry is not None
-    return entry
+def agree_program(program: Program, entry: str, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF) -> list[list[np.ndarray]]:
+    """The same for a program that exists already."""
+    ways = tuple(ways)
+
+    def call(args: Sequence[Any], way: Way) -> list[np.ndarray]:
+        given = _copies(args)
+        with _optimizations(way.optimize), PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers):
+            ir.compile(program)(*given)
+        return _arrays(given)
+
+    wanted = _native(call, calls, ways)
+    _interpreted(program, entry, range(len(calls[0])), calls, wanted, ways, True)
+    return wanted
+
+
+def _native(call: Callable[[Sequence[Any], Way], list[np.ndarray]], calls: Any, ways: tuple[Way, ...]) -> list[list[np.ndarray]]:
+    wanted = [call(args, ways[0]) for args in calls]
+    for way in ways[1:]:
+        for args, want in zip(calls, wanted, strict=True):
+            assert_same_bits(call(args, way), want, f"native, {way}")
+    return wanted
+
+
+def _interpreted(
+    program: Program, entry: str, kept: Iterable[int], calls: Any, wanted: Any, ways: tuple[Way, ...], early: bool
+) -> None:
+    for stage, p, placement in _executable(program, ways, early):
+        for args, want in zip(calls, wanted, strict=True):
+            given = _copies(args)
+            debug_run(p, entry, [given[i] for i in kept], placement)
+            assert_same_bits(_arrays(given), want, f"interpreted, {stage}")
+
+
+def _copies(args: Sequence[Any]) -> list[Any]:
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+
+def _arrays(args: Sequence[Any]) -> list[np.ndarray]:
+    return [a for a in args if isinstance(a, np.ndarray)]
 
 
 def _executable(program: Program, ways: tuple[Way, ...], early: bool) -> Iterator[tuple[str, Program, Placement]]:

@@ -82,9 +82,26 @@ def test_windows_and_assembles_of_adjacent_rows():
     assert shapes(f) == {2}
 
 
+def test_partial_windows_of_adjacent_rows():
+    x = np.arange(384, dtype=np.float32).reshape(2, 3, 64)
+    body = """
+        v = pl.adds(pl.load(x, [0, 0, 0], [2, 3, 64]), 1.0)
+        w = pl.slice(v, [2, 3, 64], [0, 0, 0], valid_shape=[1, 3, 40])
+        pl.store(v, [0, 0, 0], o)
+        pl.store(w, [0, 0, 0], o)
+        """
+    f = flattened(body, f"x: {W}, o: pl.Out[{W}]", x, out(2, 3, 64))
+    assert shapes(f) == {2}
+    valid = {
+        tuple(e.value for e in v.type.valid) for v in definitions(f.body) if isinstance(v.type, TileType) and "w" in v.name_hint
+    }
+    assert (3, 40) in valid
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        ("r[:] = pl.slice(pl.adds(x, 1.0), [2, 3, 64], [0, 0, 0], valid_shape=[2, 1, 64])[:, 0:1, :]", "rectangle of rows"),
         ("r[:] = pl.col_sum(pl.adds(x, 1.0))", "across the rows"),
         ("r[:] = pl.slice(pl.adds(x, 1.0), [2, 1, 64], [0, 1, 0])", "not adjacent"),
     ],

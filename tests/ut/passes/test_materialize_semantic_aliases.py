@@ -67,6 +67,13 @@ def test_an_initial_value_that_is_read_later_is_copied_before_the_loop():
     assert named(f, "carry_input_e__iter_v1").type.memref.base_ is not named(f, "a").type.memref.base_
 
 
+def test_what_both_arms_hand_on_stays_where_it_is():
+    f = legal(
+        "if n > 1:\n    d = b\n    pl.store(a, [32, 0], o)\nelse:\n    d = b\npl.store(d, [0, 0], o)\npl.store(b, [16, 0], o)"
+    )
+    assert moves(f) == 0
+
+
 def test_a_swap_saves_what_it_would_overwrite():
     f = legal("for i in pl.range(n):\n    a, b = b, a\npl.store(a, [0, 0], o)\npl.store(b, [16, 0], o)")
     assert 3 <= moves(f) <= 4

@@ -4,6 +4,8 @@ import pytest
 from back_lab import kernel_of, scope, through
 
 from pypto.enums import MemoryPlanner
+from pypto.ir.rewrite import Mutator
+from pypto.ir.stmt import ForStmt
 from pypto.passes.context import PassOptions
 from pypto.passes.pipeline import default_pipeline
 from pypto.passes.select_buffer_ir_functions import select_buffer_ir_functions, why_not_selected
@@ -144,6 +146,19 @@ def test_atomic_stores_are_not_chosen():
 def test_control_flow(body, chosen):
     why = reason(LOADS + body + "\nr = t\n" + STORE)
     assert (why is None) == chosen, why
+
+
+def test_steps_are_positive_constants():
+    t = "pl.Tensor[[16, 64], pl.FP32]"
+    body = "t = pl.load(x, [0, 0], [16, 64])\nfor i in pl.range(0, n, 2):\n    t = pl.adds(t, 1.0)\npl.store(t, [0, 0], o)"
+    f = kernel_of(through(scope(body, f"x: {t}, n: pl.Scalar[pl.INDEX], o: pl.Out[{t}]"), "init_mem_ref"))
+
+    class Stepped(Mutator):
+        def visit_for_stmt(self, s: ForStmt) -> ForStmt:
+            return s.replace(step=s.stop)
+
+    assert why_not_selected(f, PassOptions()) is None
+    assert "step" in why_not_selected(f.replace(body=Stepped().body(f.body)), PassOptions())
 
 
 @pytest.mark.parametrize(

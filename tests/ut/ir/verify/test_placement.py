@@ -122,6 +122,33 @@ def test_control_flow(body, pairs):
     assert found(body) == pairs
 
 
+SAME = f"if n > 0:\n    r: {tile('m', 0)} = pl.yield_(t)\nelse:\n    r = pl.yield_(t)\n"
+OTHER = f"{U}if n > 0:\n    r: {tile('m', 0)} = pl.yield_(t)\nelse:\n    r = pl.yield_(u)\n".replace("(m", "(q", 1)
+KEPT = f"for i, (c,) in pl.range(n, init_values=(t,)):\n    v: {tile('q', 0)} = pl.tile.muls(c, 2.0)\n    r = pl.yield_(c)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "pairs"),
+    [
+        # a join of one value is that value, another one is not
+        (T + SAME + store("t") + store("r"), set()),
+        (T + OTHER + store("t") + store("r"), {("t", "r")}),
+        (T + OTHER + store("r"), set()),
+        # so is what every iteration hands on
+        (T + KEPT + store("t") + store("r"), set()),
+        (T + KEPT.replace("yield_(c)", "yield_(v)") + store("t") + store("r"), {("t", "c")}),
+        (
+            T + KEPT.replace("yield_(c)", "yield_(v)").replace("muls(c", "add(c, t").replace(", 2.0", "") + store("r"),
+            {("t", "c")},
+        ),
+        # what nobody reads does no harm
+        (T + OTHER + store("t"), set()),
+    ],
+)
+def test_joins(body, pairs):
+    assert found(body) == pairs
+
+
 def test_addresses_and_offsets_are_different_questions():
     body = T + load("u", "q", 0) + store("t") + store("u")
     assert found(body, addressed=False) == set()

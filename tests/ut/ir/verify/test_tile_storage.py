@@ -49,7 +49,9 @@ def test_swapped_carries():
 @pytest.mark.parametrize(("base", "offset", "count"), [("m", 0, 1), ("m", 512, 1), ("m", 1024, 0)])
 def test_carries_of_one_loop_lie_apart(base, offset, count):
     second = load("u", base, offset)
-    text = loop("a, b", "t, u", scaled("d", "a", "m") + scaled("e", "b", base, offset), "r, s = pl.yield_(d, e)").replace(U, second)
+    text = loop("a, b", "t, u", scaled("d", "a", "m") + scaled("e", "b", base, offset), "r, s = pl.yield_(d, e)").replace(
+        U, second
+    )
     found = messages(text)
     assert len(found) == count
     assert all("carries 'a' and 'b': their windows overlap" in m for m in found)
