@@ -13,7 +13,7 @@ import dis
 import linecache
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -41,6 +41,15 @@ def locate(function: FunctionType) -> Located:
     code = function.__code__
     if code.co_name == "<lambda>":
         _refuse(function, "a lambda cannot be a kernel", "define the kernel with `def`")
+    with suppress(ParserSyntaxError):
+        return _locate(function)
+    # Python may remember the file as it was before an edit.
+    linecache.checkcache(code.co_filename)
+    return _locate(function)
+
+
+def _locate(function: FunctionType) -> Located:
+    code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     first = code.co_firstlineno - 1
     if not 0 <= first < len(lines):
@@ -111,7 +120,7 @@ def _ends(lines: Sequence[str], first: int) -> Iterator[int]:
 
 def _parse(lines: Sequence[str], first: int, code: CodeType) -> ast.stmt | None:
     """The definition that these lines are, with the file's line numbers; None if they are not one statement."""
-    indented = bool(lines) and lines[0][:1] in " \t\f"
+    indented = bool(lines) and bool(_column(lines[0]))
     # Empty lines before it give the nodes the line numbers of the file.
     head = "\n" * (first - 1) + "if 1:\n" if indented else "\n" * first
     try:

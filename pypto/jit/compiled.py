@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pypto.errors import ArgumentTypeError, NotSupportedError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
 from pypto.runtime.load import library
 from pypto.runtime.plan import KernelPlan, ScalarParam, Site, TensorParam
 
@@ -107,8 +107,11 @@ class CompiledProgram:
     # -- calling --
 
     def __call__(self, *args: Any, config: Any = None) -> Any:
+        """`config`: a RunConfig that agrees with how the program was compiled; ArgumentValueError otherwise."""
         from pypto.runtime.validate import bind_check
 
+        if config is not None:
+            self._check(config)
         visible = self.plan.visible()
         outputs = self.output_indices
         if len(args) == len(visible):
@@ -134,6 +137,17 @@ class CompiledProgram:
         self._run(tuple(full))
         made = tuple(full[i] for i in outputs)
         return made[0] if len(made) == 1 else made
+
+    def _check(self, config: Any) -> None:
+        from pypto.runtime.run_config import checked
+
+        run, planner = checked(config), self.record.parts["memory_planner"]
+        for name, wanted, have in (("platform", run.platform, self.platform), ("memory planner", run.memory_planner, planner)):
+            if wanted is not None and wanted != have:
+                raise ArgumentValueError(
+                    f"{self.plan.name}: config asks for {name} {wanted}, the program was compiled for {have}",
+                    hint="compile it with that configuration",
+                )
 
     def _run(self, args: tuple[Any, ...]) -> Any:
         from pypto.jit.dispatch import entry_of

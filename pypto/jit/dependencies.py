@@ -88,6 +88,8 @@ class _Walk:
         # The signature was evaluated at decoration: its values decide, not the names in it.
         for name, value in source.annotations.items():
             self.values.append((at, f"{name}:", self.describe(value)))
+        for name, value in source.defaults.items() if at else ():
+            self.values.append((at, f"{name}=", self.describe(value)))
 
     def follow(self, source: Source, chain: Chain) -> Any:
         value: Any = source.lookup(chain[0])
@@ -171,7 +173,8 @@ def _describe_form(value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, (type(forms.Tensor), type(forms.Out))):
         return ("pl", repr(value))
     if isinstance(value, forms.Annotation):
-        return ("annotation", value.form, *(describe(a) for a in value.args))
+        # A postponed annotation has tuples where one that Python evaluated has lists.
+        return ("annotation", value.form, *(describe(tuple(a) if isinstance(a, list) else a) for a in value.args))
     if isinstance(value, forms.Directed):
         return ("direction", value.direction, describe(value.inner))
     if isinstance(value, forms.Opaque):

@@ -12,7 +12,7 @@ from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
 from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
-from pypto.jit.parameters import from_arguments, from_signature, parameters_of
+from pypto.jit.parameters import check_call, from_arguments, from_signature, parameters_of
 from pypto.passes.context import TOKEN, PassOptions, effective
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class JITFunction:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         config = kwargs.pop("config", None) if "config" in kwargs and "config" not in self.source.parameters else None
         values = self.binder(args, kwargs)
-        compiled = self._obtain(from_arguments(self.source.name, self.parameters(), values), config)
+        arguments = from_arguments(self.source.name, self.parameters(), values)
+        check_call(self.source.name, self.parameters(), arguments, values)
+        compiled = self._obtain(arguments, config)
         from pypto.jit.dispatch import entry_of
 
         return entry_of(compiled).call(values)
@@ -184,8 +186,8 @@ def _options(config: Any) -> PassOptions:
     options = effective()
     if config is None:
         return options
-    planner = getattr(config, "memory_planner", None)
-    return options._replace(
-        platform=getattr(config, "platform", options.platform),
-        **({} if planner is None else {"memory_planner": planner}),
-    )
+    from pypto.runtime.run_config import checked
+
+    run = checked(config)
+    planner = options.memory_planner if run.memory_planner is None else run.memory_planner
+    return options._replace(platform=run.platform, memory_planner=planner)

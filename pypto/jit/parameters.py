@@ -8,16 +8,18 @@ In: the parameters as annotated, and the arguments of one call.  Out: for each p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pypto.dtypes import DataType
+from pypto.enums import ParamDirection
 from pypto.errors import ArgumentTypeError, ArgumentValueError, ParserTypeError
 from pypto.frontend.signatures import Parameter, dynamic_dims, signature
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument, ScalarArg, TensorArg
 from pypto.language import annotations as forms
+from pypto.runtime.plan import KernelPlan, Param, ScalarParam, TensorParam
 
-__all__ = ["from_arguments", "from_signature", "parameters_of"]
+__all__ = ["check_call", "from_arguments", "from_signature", "parameters_of"]
 
 
 def parameters_of(source: Source) -> tuple[Parameter, ...]:
@@ -53,7 +55,10 @@ def _entry_parameter(source: Source, p: Parameter, dynamic: Mapping[int, str]) -
 
 
 def from_arguments(function: str, parameters: tuple[Parameter, ...], values: tuple[Any, ...]) -> dict[str, Argument]:
-    """The specialization of one call; ArgumentTypeError or ArgumentValueError naming parameter, expected and got."""
+    """The specialization of one call; ArgumentTypeError or ArgumentValueError naming parameter, expected and got.
+
+    Only shape and dtype of a tensor count, so that one without memory (torch's "meta" device) is a sample too.
+    """
     out: dict[str, Argument] = {}
     for p, v in zip(parameters, values, strict=True):
         if v is forms.RUNTIME:
@@ -66,16 +71,18 @@ def from_arguments(function: str, parameters: tuple[Parameter, ...], values: tup
 
 
 def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
-    from pypto.runtime.arrays import element_type
+    from pypto.runtime.arrays import element_type, without_memory
     from pypto.runtime.validate import as_array
 
-    array = as_array(function, p.name, value).array
-    shape = array.shape
-    dtype = element_type(array.dtype)
+    described = without_memory(value)
+    if described is None:
+        array = as_array(function, p.name, value).array
+        described = array.shape, array.dtype
+    shape, stored = described
+    dtype = element_type(stored)
     if dtype is None:
         raise ArgumentTypeError(
-            f"{function}: {p.name!r} has dtype {array.dtype.str!r}, which kernels do not take",
-            hint="kernels take float32, float16, bfloat16 (ml_dtypes), bool and integers, in the machine's byte order",
+            f"{function}: {p.name!r} has dtype {_name(stored)}, which kernels do not take", hint=_hint(p, stored)
         )
     if p.dtype is not None and p.dtype is not dtype:
         if not (p.dtype is DataType.BF16 and dtype is DataType.UINT16):
@@ -101,11 +108,54 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
     return TensorArg(tuple(dims), dtype, p.layout)
 
 
+def _name(dtype: Any) -> str:
+    return str(dtype.name) if dtype.isnative and dtype.fields is None else repr(dtype.str)
+
+
+def _hint(p: Parameter, dtype: Any) -> str:
+    if dtype.kind in "iufb" and not dtype.isnative:
+        return f"its bytes are swapped: pass {p.name}.astype({dtype.newbyteorder('=').name!r})"
+    if dtype.kind == "f":
+        return f"pass {p.name}.astype('float32'); kernels have no wider floats"
+    return "kernels take float32, float16, bfloat16 (ml_dtypes), bool and integers"
+
+
 def _scalar(function: str, p: Parameter, value: Any) -> ScalarArg:
     from pypto.runtime.validate import scalar_value
 
     assert p.dtype is not None
     return ScalarArg(p.dtype, scalar_value(function, p.name, p.dtype, value))
+
+
+def check_call(
+    function: str, parameters: tuple[Parameter, ...], arguments: Mapping[str, Argument], values: tuple[Any, ...]
+) -> None:
+    """What can be said of a call before its kernel exists: memory, directions as marked, extents that contradict.
+
+    Which parameters may be one array the compiled kernel says: until then any two may that are not both written.
+    """
+    from pypto.runtime.validate import bind_check
+
+    symbols: list[str] = []
+    params: list[Param] = []
+    for p in parameters:
+        a = arguments[p.name]
+        if isinstance(a, TensorArg):
+            symbols += [d for d in dict.fromkeys(a.dims) if isinstance(d, str) and d not in symbols]
+            dims = tuple(d if isinstance(d, int) else -1 - symbols.index(d) for d in a.dims)
+            params.append(TensorParam(p.name, a.dtype, dims, _DIRECTIONS[p.direction]))
+        else:
+            assert p.dtype is not None
+            params.append(ScalarParam(p.name, p.dtype))
+    pairs = tuple((i, j) for j in range(len(params)) for i in range(j))
+    bind_check(KernelPlan(function, tuple(params), tuple(symbols), pairs), values)
+
+
+_DIRECTIONS: dict[ParamDirection, Literal["in", "out", "inout"]] = {
+    ParamDirection.In: "in",
+    ParamDirection.Out: "out",
+    ParamDirection.InOut: "inout",
+}
 
 
 # -- from annotations alone ----------------------------------------------------------------------------------------
@@ -116,6 +166,10 @@ def from_signature(
 ) -> dict[str, Argument]:
     """Without sample arrays: every tensor fully annotated, every scalar given, defaulted or pl.RUNTIME."""
     out: dict[str, Argument] = {}
+    for name in given:
+        if all(p.name != name for p in parameters):
+            what = f"@pl.jit function '{function}': {function}() got an unexpected keyword argument '{name}'"
+            raise ArgumentTypeError(what, code="A101")
     for p in parameters:
         if p.kind == "scalar":
             value = given.get(p.name, defaults.get(p.name, _MISSING))

@@ -70,7 +70,8 @@ def _text(value: Any) -> str:
 
 
 def _args(item: Any) -> tuple[Any, ...]:
-    return item if isinstance(item, tuple) else (item,)
+    # A list that changes later does not change the annotation.
+    return tuple(a.copy() if isinstance(a, list) else a for a in (item if isinstance(item, tuple) else (item,)))
 
 
 class _Form(type):

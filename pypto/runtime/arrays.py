@@ -19,7 +19,7 @@ import numpy as np
 from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["ArrayView", "adapt", "element_type", "type_numbers", "view"]
+__all__ = ["ArrayView", "adapt", "element_type", "type_numbers", "view", "without_memory"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,6 +49,15 @@ def adapt(obj: object) -> Array | None:
     except (ArgumentTypeError, ArgumentValueError):
         return None
     return None if found is None else found.array
+
+
+def without_memory(obj: object) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of a tensor that has nothing else (torch's "meta" device); None for every other object."""
+    cls: Any = type(obj)
+    if _adapter(cls) is not _from_torch:
+        return None
+    tensor: Any = obj
+    return (tuple(tensor.shape), _torch_dtype(tensor.dtype)) if tensor.device.type == "meta" else None
 
 
 def element_type(dtype: np.dtype[Any]) -> DataType | None:

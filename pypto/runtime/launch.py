@@ -235,6 +235,7 @@ def prepare(plan: KernelPlan) -> tuple[Any, ...]:
             tensors.append((index, p.direction != "in", dtype.itemsize, dtype, type_numbers(p.dtype), p.dims))
         else:
             scalars.append(_prepare_scalar(i, p))
+    scalars.sort(key=lambda s: s[-1] is not None)  # as `bind_check`: the kernel knows nothing of those with one value
     returns = None if plan.returns is None else tuple(i if i < len(visible) else len(visible) - 1 - i for i in plan.returns)
     return (
         len(visible),

@@ -62,7 +62,7 @@ class TensorParam(NamedTuple):
 
 
 class ScalarParam(NamedTuple):
-    """A number.  With `static`, the kernel was built for exactly this value and fits no other; it is passed all the same."""
+    """A number.  With `static`, the kernel was built for exactly this value and fits no other; its slot follows all others."""
 
     name: str
     dtype: DataType

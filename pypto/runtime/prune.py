@@ -107,14 +107,20 @@ def verify(top: str, digest: Callable[[bytes], str]) -> list[tuple[str, str]]:
 
 
 def nearest(top: str, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
-    """The entry whose record differs from `record` in the fewest parts (the one used last, among equals), and these parts."""
+    """The entry whose record differs from `record` in the fewest parts (the one used last, among equals), and these parts.
+
+    Only records with the same parts are compared: others are of other kinds of units.
+    """
     wanted = Record.decode(record)
     best: tuple[EntryInfo, tuple[Difference, ...]] | None = None
     for found in entries(top):
         try:
-            differences = diff(found.record(), wanted)
+            other = found.record()
         except SerializationError:
             continue
+        if other.parts.keys() != wanted.parts.keys():
+            continue
+        differences = diff(other, wanted)
         if best is None or len(differences) < len(best[1]):
             best = found, differences
     return best

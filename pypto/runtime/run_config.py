@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pypto.enums import MemoryPlanner
-from pypto.errors import NotSupportedError
+from pypto.errors import ArgumentTypeError, NotSupportedError
 from pypto.target.chip import PLATFORMS
 
-__all__ = ["RunConfig"]
+__all__ = ["RunConfig", "checked"]
 
 _CAPTURES = ("enable_chip_swimlane", "enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
 _INSTEAD = {
@@ -81,6 +81,15 @@ class RunConfig:
                 raise NotSupportedError(f"RunConfig({name}=...) has no effect in this version", hint=instead)
         for name, least in (("ring_task_window", 4), ("ring_heap", 1024), ("ring_dep_pool", 4)):
             _check_ring(name, getattr(self, name), least)
+
+
+def checked(config: object) -> RunConfig:
+    """What was given as `config=`; ArgumentTypeError for anything but a RunConfig."""
+    if not isinstance(config, RunConfig):
+        raise ArgumentTypeError(
+            f"config expects a RunConfig, got {type(config).__name__}", hint="from pypto.runtime import RunConfig"
+        )
+    return config
 
 
 def _check_ring(name: str, value: int | Sequence[int] | None, least: int) -> None:

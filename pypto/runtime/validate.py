@@ -47,10 +47,12 @@ def bind_check(plan: KernelPlan, args: tuple[Any, ...]) -> PreparedCall:
     dims: list[int | None] = [None] * len(plan.symbols)
     origin: dict[int, str] = {}
     arrays: dict[int, Array] = {}
-    scalars = []
+    scalars: list[int] = []
+    constants: list[int] = []
     for i, (p, arg) in enumerate(zip(visible, args, strict=True)):
         if isinstance(p, ScalarParam):
-            scalars.append(_static_checked(plan, p, scalar_value(plan.name, p.name, p.dtype, arg)))
+            bits = _static_checked(plan, p, scalar_value(plan.name, p.name, p.dtype, arg))
+            (scalars if p.static is None else constants).append(bits)
         else:
             found = as_array(plan.name, p.name, arg, _expected(plan, p))
             _check_type(plan, p, found.array)
@@ -64,7 +66,8 @@ def bind_check(plan: KernelPlan, args: tuple[Any, ...]) -> PreparedCall:
         arrays[i] = np.zeros([d if d >= 0 else extents[-1 - d] for d in h.dims], h.dtype.numpy())
     handed = [args[i] if i < len(args) else arrays[i] for i in plan.returns or ()]
     result = None if plan.returns is None else handed[0] if len(handed) == 1 else tuple(handed)
-    return PreparedCall(tuple(_address(a) for a in arrays.values()), extents, tuple(scalars), tuple(arrays.values()), result)
+    slots = (*scalars, *constants)
+    return PreparedCall(tuple(_address(a) for a in arrays.values()), extents, slots, tuple(arrays.values()), result)
 
 
 def as_array(function: str, name: str, obj: object, expected: str = "a tensor") -> ArrayView:
@@ -115,7 +118,9 @@ def _check_memory(plan: KernelPlan, p: TensorParam, found: ArrayView) -> None:
     flags = found.array.flags
     where = f"{plan.name}: {p.name!r} has strides {found.array.strides} for shape {found.array.shape}"
     # A copy of an array that is written must find its way back.
-    written = p.direction != "in" and f"pass a contiguous array, buffer = {p.name}.copy(), and copy it back: {p.name}[...] = buffer"
+    written = (
+        p.direction != "in" and f"pass a contiguous array, buffer = {p.name}.copy(), and copy it back: {p.name}[...] = buffer"
+    )
     if not flags.c_contiguous:
         raise ArgumentValueError(
             f"{where}: it is not dense in row-major order",

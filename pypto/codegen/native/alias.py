@@ -35,7 +35,7 @@ def exact_alias_is_safe(reader: Sequence[Touch], writer: Sequence[Touch], values
 def _ordered(r: Touch, w: Touch, values: Values) -> bool:
     if r.loops != w.loops or not (r.lanewise and w.lanewise):
         return False
-    if (r.order, r.step) > (w.order, w.step) or not _same_place(r.view, w.view):
+    if r.order > w.order or not _same_place(r.view, w.view):
         return False
     return all(isinstance(loop, ForItem) and _moves(loop, w.view, values) for loop in w.loops) and _distinct(w, values)
 

@@ -63,13 +63,12 @@ class Sites:
 
 
 class Touch(NamedTuple):
-    """One access to a tensor: where in the emitted order, inside which loops, and lane by lane or not."""
+    """One access to a tensor: place in the emitted order (group, step, access), inside which loops, lane by lane or not."""
 
     root: Root
     view: View
     write: bool
-    order: int
-    step: int
+    order: tuple[int, int, int]
     lanewise: bool
     loops: tuple[object, ...]
 
@@ -382,7 +381,8 @@ class Emitter:
 
     def touch(self, v: View, write: bool, lanewise: bool, step: int = 0) -> None:
         if v.root.var is not None:
-            self.touches.append(Touch(v.root, v, write, self.order, step, lanewise, tuple(self.loops)))
+            order = (self.order, step, len(self.touches))
+            self.touches.append(Touch(v.root, v, write, order, lanewise, tuple(self.loops)))
 
     def outside(self, op: Outside) -> None:
         """The padding of a tile: below the valid rows, and right of the valid columns."""

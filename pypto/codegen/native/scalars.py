@@ -13,6 +13,7 @@ from pypto.dtypes import DataType
 from pypto.errors import InternalError
 from pypto.ir import scalar
 from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, UnaryExpr, Var
+from pypto.ir.lanes import LANE_OF
 from pypto.ir.types import ScalarType
 
 __all__ = ["C_TYPES", "const_text", "expr_text", "scalar_type"]
@@ -49,20 +50,8 @@ _INFIX = {
     scalar.BitOr: "|",
     scalar.BitXor: "^",
 }
-_SUFFIX = {
-    DataType.INT8: "i8",
-    DataType.INT16: "i16",
-    DataType.INT32: "i32",
-    DataType.INT64: "i64",
-    DataType.INDEX: "i64",
-    DataType.UINT8: "u8",
-    DataType.UINT16: "u16",
-    DataType.UINT32: "u32",
-    DataType.UINT64: "u64",
-    DataType.FP32: "f32",
-    DataType.FP16: "f32",
-    DataType.BF16: "f32",
-}
+# Halves are computed in FP32.
+_SUFFIX = {**LANE_OF, DataType.FP16: "f32", DataType.BF16: "f32"}
 
 
 def dtype_of(e: Expr) -> DataType:

@@ -72,8 +72,10 @@ class TensorValues:
             if dims is not None and var not in self.carried:
                 self.w.line(f"{kind} *const {name} = ({kind} *)(mem + {self.place(physical_bytes(t.dtype, dims))});")
             else:
-                size = self.expr(arith.mul(arith.product(t.shape), const_index(t.dtype.get_byte())))
-                site = self.sites.add("memory", f"a temporary tensor of {{0}} bytes ('{var.name_hint}')", span)
+                size = str(t.dtype.get_byte())
+                for extent in t.shape:
+                    size = f"pp_bytes({size}, {self.expr(extent)})"
+                site = self.sites.add("memory", f"no memory for the temporary tensor '{var.name_hint}' of {{0}} bytes", span)
                 self.w.line(f"{kind} *const {name} = ({kind} *)call->arena->alloc(call->arena, {size});")
                 self.w.line(f"if ({name} == 0) {{")
                 self.w.line(f"    return pp_fault(call, {site}, {size}, 0, 0);")

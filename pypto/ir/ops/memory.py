@@ -14,8 +14,8 @@ from pypto.enums import ArgEffect, AtomicType, CachePolicy, MemorySpace, TensorL
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Expr, const_index
 from pypto.ir.layout import implicit_layout
-from pypto.ir.opdef import FROM_TARGET, INHERIT, Attr, Lower, OpDef, Operand, Site, Special
-from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, shape_text
+from pypto.ir.opdef import FROM_TARGET, INHERIT, Attr, Lower, OpDef, Operand, OpRejected, Site, Special
+from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, element_const, shape_text
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, const_dims
 from pypto.ir.types import PtrType, ScalarType, Type
 
@@ -109,7 +109,13 @@ def _full(s: Site) -> Type:
 
 
 def _create_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
-    return lo.emit("tile.create", args, {"dtype": call.kwargs["dtype"]})
+    dtype, init = call.kwargs["dtype"], call.kwargs.get("init_value")
+    if call.kwargs.get("layout", TensorLayout.ND) is not TensorLayout.ND:
+        raise OpRejected("a temporary of a kernel has no tensor layout", "use pl.create_tile, or create the tensor in the entry")
+    if init is None:
+        return lo.emit("tile.create", args, {"dtype": dtype})
+    value = ConstFloat(init, DataType.FP32, call.span) if isinstance(init, float) else ConstInt(init, DataType.INDEX, call.span)
+    return lo.emit("tile.full", (*args, element_const(value, dtype)), {"dtype": dtype})
 
 
 # -- load, store, move ---------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.AssignTypeSymmetry: "types.assign_type_symmetry",
         P.TileStorageLegalized: "tile_storage.tile_storage_legalized",
         P.TileStorageAllocated: "tile_storage.tile_storage_allocated",
+        P.AllocatedMemoryAddr: "placement.allocated_memory_addr",
         P.BufferIR: "buffer_ir.buffer_ir",
     }
 )

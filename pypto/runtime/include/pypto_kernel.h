@@ -220,6 +220,12 @@ PP_SATURATE(u16, uint16_t, 0, UINT16_MAX, 0x1p16f)
 PP_SATURATE(u32, uint32_t, 0, UINT32_MAX, 0x1p32f)
 PP_SATURATE(u64, uint64_t, 0, UINT64_MAX, 0x1p64f)
 
+/* Bytes of a tensor, extent by extent; more than any memory has for a negative extent or a product that overflows. */
+PP_INLINE int64_t pp_bytes(int64_t bytes, int64_t extent)
+{
+    return extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes) ? INT64_MAX : bytes;
+}
+
 /* -- faults ---------------------------------------------------------------------------------------------------- */
 
 /* Leaves the values for the message; the result of the kernel is 1 + the index of the site. */

@@ -3,7 +3,9 @@
 Every call is made twice where the kernel exists already: once through the slow path, once past the warm dispatcher.
 """
 
+import itertools
 import re
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -11,46 +13,61 @@ import pytest
 from errors_kit import arrays, out, refused
 
 import pypto.language as pl
-from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, InvalidOperationError, ParserTypeError
 
 N, M = pl.dynamic("N"), pl.dynamic("M")
 TYPE, VALUE = ArgumentTypeError, ArgumentValueError
 
 
-@pl.jit
-def full(a: pl.Tensor[[16, 64], pl.FP32], n: pl.INT8, k: pl.FP32, o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        o[:] = pl.mul(a, k)
-    return o
+_made = itertools.count()
 
 
-@pl.jit
-def bare(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        o[:] = pl.add(a, b)
-    return o
+def fresh():
+    """Kernels that nothing has compiled before, here or in the cache: a constant of theirs is a new one each time."""
+    number = next(_made)
+
+    @pl.jit
+    def full(a: pl.Tensor[[16, 64], pl.FP32], n: pl.INT8, k: pl.FP32, o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+        pl.static_assert(number >= 0, "a constant")
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o[:] = pl.mul(a, k)
+        return o
+
+    @pl.jit
+    def bare(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+        pl.static_assert(number >= 0, "a constant")
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o[:] = pl.add(a, b)
+        return o
+
+    @pl.jit
+    def rows(a: pl.Tensor[[N, 64], pl.FP32], b: pl.Tensor[[N, M], pl.FP32], o: pl.Out[pl.Tensor[[N, 64], pl.FP32]]):
+        pl.static_assert(number >= 0, "a constant")
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for i in pl.range(pl.tensor.dim(a, 0)):
+                o[i : i + 1, :] = pl.neg(a[i : i + 1, :])
+        return o
+
+    return SimpleNamespace(full=full, bare=bare, rows=rows)
 
 
-@pl.jit
-def rows(a: pl.Tensor[[N, 64], pl.FP32], b: pl.Tensor[[N, M], pl.FP32], o: pl.Out[pl.Tensor[[N, 64], pl.FP32]]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        for i in pl.range(pl.tensor.dim(a, 0)):
-            o[i : i + 1, :] = pl.neg(a[i : i + 1, :])
-    return o
+@pytest.fixture(scope="module")
+def called():
+    """Kernels that have been called, so that the dispatcher knows them."""
+    kernels = fresh()
+    a, _, _, o = arrays()
+    kernels.full(a, 1, 2.0, o)
+    kernels.bare(a, a, o)
+    kernels.rows(a, a, o)
+    return kernels
 
 
 @pytest.fixture(params=["cold", "warm"])
-def warm(request):
-    """With `warm`, the kernels have been called before, so that the dispatcher knows them."""
-    if request.param == "warm":
-        a, _, _, o = arrays()
-        full(a, 1, 2.0, o)
-        bare(a, a, o)
-        rows(a, a, o)
-    return request.param
+def kernels(request):
+    return fresh() if request.param == "cold" else request.getfixturevalue("called")
 
 
-def test_counts_and_names(warm):
+def test_counts_and_names(kernels):
     a, _, _, o = arrays()
     for args, kwargs, words in (
         ((a, 1, 2.0), {}, ["missing 1 required positional argument: 'o'"]),
@@ -60,7 +77,14 @@ def test_counts_and_names(warm):
     ):
         for _ in range(2):
             e = refused(
-                lambda *x, kwargs=kwargs: full(*x, **kwargs), args, TYPE, "'full'", *words, code="A101", piece=None, hint=False
+                lambda *x, kwargs=kwargs: kernels.full(*x, **kwargs),
+                args,
+                TYPE,
+                "'full'",
+                *words,
+                code="A101",
+                piece=None,
+                hint=False,
             )
             assert isinstance(e, TypeError)
 
@@ -78,7 +102,8 @@ def test_counts_and_names(warm):
         ({"a": np.zeros((17, 64), np.float32)}, VALUE, ["'a'", "16", "17"]),
         ({"a": np.zeros((64,), np.float32)}, VALUE, ["'a'", "rank 1 instead of 2"]),
         ({"a": np.zeros((1, 16, 64), np.float32)}, VALUE, ["'a'", "rank 3 instead of 2"]),
-        ({"a": np.float32(3)}, VALUE, ["'a'", "rank 0"]),
+        ({"a": np.float32(3)}, TYPE, ["'a'", "tensor", "float32"]),
+        ({"a": np.zeros((), np.float32)}, VALUE, ["'a'", "rank 0 instead of 2"]),
         ({"a": 3.0}, TYPE, ["'a'", "tensor", "float 3.0"]),
         ({"a": None}, TYPE, ["'a'", "NoneType None"]),
         ({"a": [[1.0] * 64] * 16}, TYPE, ["'a'", "list"]),
@@ -96,15 +121,15 @@ def test_counts_and_names(warm):
     ],
     ids=lambda v: None if not isinstance(v, dict) else str(next(iter(v.items())))[:40].replace("\n", " "),
 )
-def test_arguments_of_a_fully_annotated_kernel(warm, change, kind, words):
+def test_arguments_of_a_fully_annotated_kernel(kernels, change, kind, words):
     a, _, _, o = arrays()
     args = {"a": a, "n": 1, "k": 2.0, "o": o, **change}
     for _ in range(2):
-        e = refused(full, tuple(args.values()), kind, "full", piece=None, hint=False)
+        e = refused(kernels.full, tuple(args.values()), kind, "full", piece=None, hint=False)
         assert all(re.search(w, str(e)) for w in words), str(e)
 
 
-def test_one_value_for_each_run_time_extent(warm):
+def test_one_value_for_each_run_time_extent(kernels):
     a, b, _, o = arrays()
     for args, words in (
         ((a, b[:8], o), ["'b'", "N is 8 on axis 0 but 16 on axis 0 of 'a'"]),
@@ -113,16 +138,18 @@ def test_one_value_for_each_run_time_extent(warm):
         ((np.zeros((16, 65), np.float32), b, o), ["'a'", "64", "65"]),
     ):
         for _ in range(2):
-            refused(rows, args, VALUE, *words, piece=None, hint=False)
+            refused(kernels.rows, args, VALUE, *words, piece=None, hint=False)
 
 
-def test_a_shape_mismatch_inside_of_a_kernel_without_annotations():
+def test_a_shape_mismatch_inside_of_a_kernel_without_annotations(kernels):
     """Shapes are the arguments' own: what does not fit is found where it does not."""
     a, b, _, o = arrays()
-    from pypto.errors import InvalidOperationError, ParserTypeError
-
-    refused(bare, (a, b[:8], o), InvalidOperationError, "[16, 64]", "[8, 64]", piece="pl.add(a, b)", file=__file__, hint=False)
-    refused(bare, (a, b, o[:8]), ParserTypeError, "expects 8 elements, source has 16", piece="o[:]", file=__file__, hint=False)
+    refused(
+        kernels.bare, (a, b[:8], o), InvalidOperationError, "[16, 64]", "[8, 64]", piece="pl.add(a, b)", file=__file__, hint=False
+    )
+    refused(
+        kernels.bare, (a, b, o[:8]), ParserTypeError, "expects 8 elements, source has 16", piece="o[:]", file=__file__, hint=False
+    )
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -139,22 +166,22 @@ def test_a_shape_mismatch_inside_of_a_kernel_without_annotations():
         (lambda: np.frombuffer(bytearray(4097), np.float32, 1024, 1).reshape(16, 64), ["'a'", "alignment"]),
     ],
 )
-def test_arrays_that_are_not_dense(warm, make, words):
+def test_arrays_that_are_not_dense(kernels, make, words):
     o = out(16, 64)
     for _ in range(2):
-        e = refused(full, (make(), 1, 2.0, o), VALUE, *words, code="A200", piece=None)
+        e = refused(kernels.full, (make(), 1, 2.0, o), VALUE, *words, code="A200", piece=None)
         assert "copy" in e.hint or "ascontiguousarray" in e.hint
 
 
-def test_outputs_that_cannot_be_written(warm):
+def test_outputs_that_cannot_be_written(kernels):
     a, _, _, o = arrays()
     o.flags.writeable = False
     frozen = np.frombuffer(bytes(4096), np.float32).reshape(16, 64)
     for bad in (o, frozen):
         for _ in range(2):
-            refused(full, (a, 1, 2.0, bad), VALUE, "'o'", "read-only", piece=None)
+            refused(kernels.full, (a, 1, 2.0, bad), VALUE, "'o'", "read-only", piece=None)
     # As an input, such an array is fine.
-    assert full(frozen, 1, 2.0, out(16, 64))[0, 0] == 0
+    assert kernels.full(frozen, 1, 2.0, out(16, 64))[0, 0] == 0
 
 
 @pl.jit
@@ -191,7 +218,7 @@ def test_parameters_that_are_written_without_a_mark():
 # -- overlap -------------------------------------------------------------------------------------------------------
 
 
-def test_overlapping_arrays(warm):
+def test_overlapping_arrays(kernels):
     buf = np.arange(40 * 64, dtype=np.float32).reshape(40, 64)
     a, o = arrays()[0], out(16, 64)
     for args, words in (
@@ -200,12 +227,12 @@ def test_overlapping_arrays(warm):
         ((a, buf[15:31], buf[:16]), "'b' and 'o' overlap in memory"),
     ):
         for _ in range(2):
-            refused(bare, args, VALUE, words, piece=None)
+            refused(kernels.bare, args, VALUE, words, piece=None)
     # Neighbours do not overlap, and two inputs may.
-    np.testing.assert_array_equal(bare(buf[:16], buf[8:24], buf[24:]), buf[:16] + buf[8:24])
+    np.testing.assert_array_equal(kernels.bare(buf[:16], buf[8:24], buf[24:]), buf[:16] + buf[8:24])
     x = a.copy()
-    np.testing.assert_array_equal(bare(x, a, x), 2 * a)
-    np.testing.assert_array_equal(bare(a, a, o), 2 * a)
+    np.testing.assert_array_equal(kernels.bare(x, a, x), 2 * a)
+    np.testing.assert_array_equal(kernels.bare(a, a, o), 2 * a)
 
 
 @pl.jit
@@ -227,23 +254,26 @@ def two_outputs(lhs: pl.Tensor, dst1: pl.Out[pl.Tensor], dst2: pl.InOut[pl.Tenso
 def test_one_array_where_it_would_be_wrong():
     for _ in range(2):
         a, _, _, o = arrays()
-        refused(wrong_in_place, (a, a), VALUE, "'lhs' and 'dst' are the same array", piece=None)
         np.testing.assert_array_equal(wrong_in_place(a, o), a[::-1])
+        refused(wrong_in_place, (a, a), VALUE, "'lhs' and 'dst' are the same array", piece=None)
         refused(two_outputs, (a, o, o), VALUE, "'dst1' and 'dst2' are the same array", piece=None)
 
 
 # -- decorators and markers ----------------------------------------------------------------------------------------
 
 
-def test_run_time_markers_are_for_compiling():
+def test_run_time_markers_are_for_compiling(kernels):
     a, _, _, o = arrays()
-    refused(full, (a, pl.RUNTIME, 2.0, o), TYPE, "'n'", "pl.RUNTIME", piece=None)
-    compiled = full.compile(n=pl.RUNTIME, k=pl.RUNTIME)
+    refused(kernels.full, (a, pl.RUNTIME, 2.0, o), TYPE, "'n'", "pl.RUNTIME", piece=None)
+    compiled = kernels.full.compile(n=pl.RUNTIME, k=pl.RUNTIME)
     np.testing.assert_array_equal(compiled(a, 1, 3.0), 3 * a)
     for args, words in (((a, 1), "expects 4 (in-place) or 3 (return) arguments, got 2"), ((a, a, 3.0), "'n'")):
         refused(compiled, args, TYPE, words, piece=None, hint=False)
 
 
-def test_signatures_that_are_not_complete():
-    for call, words in ((lambda: bare.compile(), "'a' is not fully annotated"), (lambda: full.compile(k=1.0), "scalar 'n'")):
+def test_signatures_that_are_not_complete(kernels):
+    for call, words in (
+        (lambda: kernels.bare.compile(), "'a' is not fully annotated"),
+        (lambda: kernels.full.compile(k=1.0), "scalar 'n'"),
+    ):
         refused(call, (), TYPE, words, piece=None)

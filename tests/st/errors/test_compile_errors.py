@@ -65,9 +65,7 @@ def test_the_largest_tile_that_fits(tmp_path):
     ],
 )
 def test_rows_that_are_no_multiple_of_32_bytes(body, shape, dtype, words, piece, legal, tmp_path):
-    e = refused(
-        kernel(tmp_path, body), like(shape, dtype), CompileError, *words, "blocks of 32 bytes", code="C051", piece=piece
-    )
+    e = refused(kernel(tmp_path, body), like(shape, dtype), CompileError, *words, "blocks of 32 bytes", code="C051", piece=piece)
     assert legal in e.hint
     assert "valid_shape" in e.hint
 

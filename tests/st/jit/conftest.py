@@ -3,7 +3,7 @@
 import pytest
 from jit_kit import COUNTING, Box, tool
 
-from pypto.jit import JITFunction, dispatch
+from pypto.jit import JITFunction, dispatch, programs
 from pypto.passes.context import TOKEN
 from pypto.runtime import launch
 
@@ -46,6 +46,7 @@ def new_box(seed, tmp_path):
 @pytest.fixture(params=["native", "ctypes"])
 def launcher(request, monkeypatch):
     """The test runs with the C launcher, and again with its double.  Kernels must be made inside the test."""
+    monkeypatch.setattr(programs, "_programs", {})
     if request.param == "native":
         assert dispatch.the_launcher(JITFunction).native
         return request.param

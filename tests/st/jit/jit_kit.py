@@ -55,6 +55,10 @@ SCALE = HEAD + "print(call(scaled(FACTOR)))\n"
 COUNTING = 'case " $* " in *" -o kernel.so "*) echo x >> "$CC_LOG" ;; esac\nexec "$REAL_CC" "$@"'
 
 
+# For scripts with another compiler or an empty cache, where the launcher would have to be built before the kernel.
+NO_LAUNCHER = {"PYPTO_LAUNCHER": "ctypes"}
+
+
 def tool(path: Path, body: str) -> Path:
     """An executable shell script."""
     path.write_text(f"#!/bin/sh\n{body}\n")

@@ -44,7 +44,8 @@ PLACES = (
     HEAD
     + """
 import types
-settings = types.ModuleType("settings"); settings.FACTOR = 2.0; settings.deep = types.ModuleType("deep"); settings.deep.SHIFT = 1.0
+settings, deep = types.ModuleType("settings"), types.ModuleType("deep")
+settings.FACTOR, settings.deep, deep.SHIFT = 2.0, deep, 1.0
 ROWS, WIDTH, BASE = 64, 32, 3.0
 DERIVED = BASE * 2
 MODE = "floor"
@@ -102,7 +103,7 @@ print(call(as_keyword)); MODE = "ceil"; print(call(as_keyword))
 got, x = total(as_bound); assert got == 2 * x[:, :32].sum()
 WIDTH = 16; assert total(as_bound)[0] == 2 * x[:, :16].sum()
 """
-    assert box.run(PLACES + code).words == "6.0 7.0 3.0 6.0 7.0 8.0 2.0 3.0".split()
+    assert box.run(PLACES + code).words == ["6.0", "7.0", "3.0", "6.0", "7.0", "8.0", "2.0", "3.0"]
     assert box.builds() == 10
 
 
@@ -161,5 +162,5 @@ for v in (1.0, 2.0, 3.0, 1.0, 2.0, 3.0):
     FACTOR = v; turn.wait(); turn.wait()
 t.join(); print(*seen)
 """
-    assert box.run(HEAD + code).words == "1.0 2.0 3.0 1.0 2.0 3.0".split()
+    assert box.run(HEAD + code).words == ["1.0", "2.0", "3.0", "1.0", "2.0", "3.0"]
     assert box.builds() == 3

@@ -80,7 +80,11 @@ def test_any_file_in_any_way(here):
     kept = here.dir / "kept"
     shutil.copytree(artifact, kept)
     assert names == ["device.msgpack", "kernel.c", "kernel.so", "manifest", "plan.msgpack", "tile.msgpack"]
-    tried = {"kernel.so": KINDS, "manifest": ("delete", "half", "flip", *HOSTILE), "plan.msgpack": ("empty", "flip", *HOSTILE[1:4])}
+    tried = {
+        "kernel.so": KINDS,
+        "manifest": ("delete", "half", "flip", *HOSTILE),
+        "plan.msgpack": ("empty", "flip", *HOSTILE[1:4]),
+    }
     for name in names:
         for kind in tried.get(name, ("delete", "half", "flip")):
             shutil.rmtree(artifact)
@@ -90,7 +94,9 @@ def test_any_file_in_any_way(here):
             warned, built = attempt(lambda: scaled(3.0), 3.0)
             # A file that a call does not need, of the right size, is looked at when somebody asks for it.
             assert warned == built or (kind == "unreadable" and not built), (name, kind, warned, built)
-            assert built == 1 or kind == "unreadable" or (kind == "flip" and name in ("device.msgpack", "kernel.c", "tile.msgpack"))
+            assert (
+                built == 1 or kind == "unreadable" or (kind == "flip" and name in ("device.msgpack", "kernel.c", "tile.msgpack"))
+            )
             assert attempt(lambda: scaled(3.0), 3.0) == (0, 0), (name, kind)
 
 

@@ -183,6 +183,27 @@ except pypto.Error as e: print("h(t)" in str(e))
     assert box.builds() == 2
 
 
+def test_a_default_of_a_helper_is_part_of_the_key(box):
+    """It was evaluated when the helper was defined: its value counts, whatever the text says."""
+    code = """
+D = float(sys.argv[1])
+@pl.jit.inline
+def h(t: pl.Tensor, s: pl.FP32 = D):
+    return pl.mul(t, s)
+@pl.jit
+def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = h(x)
+        y[:] = t
+    return y
+D = 9.0
+print(call(k))
+"""
+    for value, builds in ((2.0, 1), (3.0, 1), (2.0, 0)):
+        assert box.run(HEAD + code, value).words == [str(value)]
+        assert box.builds() == builds
+
+
 def test_helpers_are_not_called_from_python_and_kernels_are_not_called_from_kernels(box):
     code = """
 @pl.jit.inline

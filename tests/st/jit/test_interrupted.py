@@ -5,21 +5,23 @@ import signal
 import time
 
 import pytest
-from jit_kit import HEAD, SCALE, tool
+from jit_kit import HEAD, NO_LAUNCHER, SCALE, tool
 
 from pypto.runtime.store import Store
 
 # Stops in the compiler while SLOW is set, and says so by a file.
-SLOW = 'case " $* " in *" -o kernel.so "*) echo x >> "$CC_LOG"; if [ -n "$SLOW" ]; then touch "$INSIDE"; exec sleep 300; fi;; esac\nexec "$REAL_CC" "$@"'
+SLOW = """case " $* " in *" -o kernel.so "*) echo x >> "$CC_LOG"
+  if [ -n "$SLOW" ]; then touch "$INSIDE"; exec sleep 300; fi;; esac
+exec "$REAL_CC" "$@\""""
 
 
 @pytest.fixture
 def slow(box):
     """A compiler that can be made to stop, known to the cache of the box, and the file by which it says that it does."""
     cc, inside = tool(box.dir / "cc-slow", SLOW), box.dir / "inside"
-    assert box.scale(0.5, PYPTO_CC=cc, INSIDE=inside) == 0.5
+    assert box.scale(0.5, PYPTO_CC=cc, INSIDE=inside, **NO_LAUNCHER) == 0.5
     box.builds()
-    return {"PYPTO_CC": cc, "INSIDE": inside}
+    return {"PYPTO_CC": cc, "INSIDE": inside, **NO_LAUNCHER}
 
 
 def start_and_stop(box, slow, factor):
@@ -111,7 +113,8 @@ def test_the_compiler_alone_is_killed(box):
     """An error that says so, no waiting; the next call tries again."""
     once = tool(
         box.dir / "cc-once",
-        f'case " $* " in *" -o kernel.so "*) if mkdir {box.dir}/struck 2>/dev/null; then kill -9 $$; fi;; esac\nexec "$REAL_CC" "$@"',
+        f'case " $* " in *" -o kernel.so "*) if mkdir {box.dir}/struck 2>/dev/null; then kill -9 $$; fi;; esac\n'
+        'exec "$REAL_CC" "$@"',
     )
     code = """
 k = scaled(3.0)
@@ -119,7 +122,7 @@ try: call(k)
 except pypto.Error as e: print(type(e).__name__, "signal 9" in str(e))
 print(call(k))
 """
-    assert box.run(HEAD + code, PYPTO_CC=once).words == ["ToolchainError", "True", "3.0"]
+    assert box.run(HEAD + code, PYPTO_CC=once, **NO_LAUNCHER).words == ["ToolchainError", "True", "3.0"]
 
 
 def test_a_compiler_that_never_ends(box):
@@ -130,7 +133,7 @@ k = scaled(3.0); begin = time.monotonic()
 try: call(k)
 except pypto.Error as e: print(type(e).__name__, "PYPTO_COMPILER_TIMEOUT" in str(e), time.monotonic() - begin < 20)
 """
-    assert box.run(HEAD + code, PYPTO_CC=stuck, PYPTO_COMPILER_TIMEOUT=1.5).words == ["ToolchainError", "True", "True"]
+    assert box.run(HEAD + code, PYPTO_CC=stuck, PYPTO_COMPILER_TIMEOUT=1.0, **NO_LAUNCHER).words == ["ToolchainError", "True", "True"]
 
 
 def test_an_interruption_while_other_threads_wait_for_the_build(box):
@@ -143,7 +146,6 @@ def test_an_interruption_while_other_threads_wait_for_the_build(box):
     code = """
 import signal, time
 k = scaled(3.0)
-call(scaled(101.0)) if False else None
 got = []
 def wait():
     while not os.path.isdir(sys.argv[1]): time.sleep(0.01)
@@ -157,4 +159,4 @@ try: call(k)
 except KeyboardInterrupt: print("interrupted")
 t.join(30); print(*got, call(k))
 """
-    assert box.run(HEAD + code, gate, PYPTO_CC=cc).words == ["interrupted", "3.0", "3.0"]
+    assert box.run(HEAD + code, gate, PYPTO_CC=cc, **NO_LAUNCHER).words == ["interrupted", "3.0", "3.0"]

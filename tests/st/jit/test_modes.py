@@ -1,4 +1,4 @@
-"""Options of a call: those that can change an artifact split the key; diagnostics really happen, each time, and change nothing."""
+"""Options of a call: those that can change an artifact split the key; diagnostics happen each time and change nothing."""
 
 from jit_kit import HEAD
 
@@ -46,7 +46,7 @@ def test_options_split_the_key_and_diagnostics_go_around_it(box):
 
 
 def test_a_watch_begun_after_the_first_call(box):
-    assert box.run(MODES, "late").words == "3.0 3.0 True 3.0 3.0 True 3.0".split()
+    assert box.run(MODES, "late").words == ["3.0", "3.0", "True", "3.0", "3.0", "True", "3.0"]
     assert box.builds() == 3
 
 

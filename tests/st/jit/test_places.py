@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from jit_kit import HEAD, ROOT, SCALE
+from jit_kit import HEAD, NO_LAUNCHER, ROOT, SCALE
 
 CODE = SCALE.replace("FACTOR", "2.0")
 
@@ -47,7 +47,7 @@ def test_no_directory_to_keep_kernels_in(box, env):
     env = {"PYPTO_CACHE_DIR": None, **env}
     if env.get("HOME") == "a_file":
         env["HOME"] = box.dir / "a_file"
-    p = box.run(CODE, **env)
+    p = box.run(CODE, **NO_LAUNCHER, **env)
     assert p.words == ["2.0"]
     assert p.warnings == (0 if "PYPTO_CACHE" in env else 1)
     assert ("PYPTO_CACHE_DIR" in p.err) == (p.warnings == 1)
@@ -63,8 +63,8 @@ ks = [scaled(float(i)) for i in range(4)]; got = []
 ts = [threading.Thread(target=lambda k=k: got.append(call(k))) for k in ks]
 [t.start() for t in ts]; [t.join() for t in ts]; print(*sorted(got))
 """
-    p = box.run(HEAD + code, PYPTO_CACHE_DIR="/proc/none")
-    assert p.words == "0.0 1.0 2.0 3.0".split()
+    p = box.run(HEAD + code, PYPTO_CACHE_DIR="/proc/none", **NO_LAUNCHER)
+    assert p.words == ["0.0", "1.0", "2.0", "3.0"]
     assert p.warnings == 1
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_user(box):
     # Not below the test's own directory, which other users cannot enter.
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + CODE
     command = ["setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups", sys.executable, "-"]
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **NO_LAUNCHER}
     p = subprocess.run(command, input=code, env=env, cwd="/", capture_output=True, text=True, timeout=60)
     assert p.stdout.split() == ["2.0"], p.stderr
     assert p.stderr.count("PyptoWarning") <= 1
@@ -161,8 +161,8 @@ find {mnt} -name '*.tmp' -o -name '*.lock' | wc -l
 : > {box.log}
 {sys.executable} t.py; echo rc $?; echo builds $(wc -l < {box.log})
 """
-    p = in_a_mount(box, script, PYPTO_CACHE_DIR=mnt)
-    assert p.stdout.split() == "2.0 rc 0 2.0 rc 0 0 2.0 rc 0 builds 0".split(), p.stderr
+    p = in_a_mount(box, script, PYPTO_CACHE_DIR=mnt, **NO_LAUNCHER)
+    assert p.stdout.split() == ["2.0", "rc", "0", "2.0", "rc", "0", "0", "2.0", "rc", "0", "builds", "0"], p.stderr
     assert str(mnt) in p.stderr
     assert p.stderr.count("PyptoWarning") == 1
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from jit_kit import SCALE
+from jit_kit import NO_LAUNCHER, SCALE
 
 CODE = SCALE.replace("FACTOR", "101.0")  # in the seed's cache
 
@@ -85,7 +85,7 @@ def test_a_hash_that_matches_in_a_root_that_others_write(box, evil):
     files["kernel.so"] = FileInfo(sha256(path.read_bytes()), path.stat().st_size)
     (path.parent / "manifest").write_bytes(_manifest(files, record))
     box.root.chmod(0o777)
-    p = box.run(CODE)
+    p = box.run(CODE, **NO_LAUNCHER)
     assert p.words == ["101.0"]
     assert not canary.exists()
     assert str(box.root) in p.err
@@ -115,7 +115,7 @@ def parent(box):
 @pytest.mark.parametrize("loosen", [group, inside, owner, parent])
 def test_directories_that_others_can_write(box, loosen):
     loosen(box)
-    p = box.run(CODE)
+    p = box.run(CODE, **NO_LAUNCHER)
     assert p.words == ["101.0"]
     assert str(box.root) in p.err
     assert p.warnings == 1

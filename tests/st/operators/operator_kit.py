@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from lab import Way
@@ -22,8 +24,8 @@ from pypto.config import CFLAGS, NATIVE_OPT
 from pypto.debug import interpret
 from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, MemoryPlanner
-from pypto.jit import JITFunction
-from pypto.ir.program import Program
+from pypto.ir.program import Function, Program
+from pypto.jit import JITFunction, driver
 from pypto.jit.compiled import CompiledProgram
 from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pipeline import Lowered, lower
@@ -167,7 +169,9 @@ class Wanted:
             part = wrong[row : row + r.shape[0]] if out == name else wrong[:0]
             if part.any():
                 i, j = (int(k) for k in np.argwhere(part)[0])
-                found.append(f"{r.label}: {int(part.sum())} wrong, first [{i}, {j}]: {got[row + i, j]!r}, not {want[row + i, j]!r}")
+                found.append(
+                    f"{r.label}: {int(part.sum())} wrong, first [{i}, {j}]: {got[row + i, j]!r}, not {want[row + i, j]!r}"
+                )
         raise AssertionError(f"{self.unit.name}, {way}:\n  " + "\n  ".join(found[:20]))
 
 
@@ -203,7 +207,9 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[n] = v
 
 
-def compiled(kernel: JITFunction, args: Sequence[Any], way: Way = OPTIMIZED, *, c_optimizer: bool = True, platform: str = "a2a3sim") -> CompiledProgram:
+def compiled(
+    kernel: JITFunction, args: Sequence[Any], way: Way = OPTIMIZED, *, c_optimizer: bool = True, platform: str = "a2a3sim"
+) -> CompiledProgram:
     """The kernel as built for one way.  (A plain call would find what the process built first: it reads no environment.)"""
     flags = os.environ.get(CFLAGS.name, "") + ("" if c_optimizer else " -O0")
     with (
@@ -223,8 +229,10 @@ def check(
     interpreted: Sequence[int] | None = None,
     as_parsed: bool = True,
     platform: str = "a2a3sim",
-) -> None:
+) -> list[int]:
     """Every call gives what is wanted: natively in all ways, and interpreted as parsed and as finally lowered.
+
+    Returns the numbers of the kernels that are lowered to buffers.
 
     Without a kernel that is lowered to buffers, the ways without Buffer IR would repeat the others and are left out.
     `c_optimizer` is for the first way.  `interpreted`: which of the calls are interpreted too.  `as_parsed` False: only
@@ -233,20 +241,21 @@ def check(
     kernel = unit.load(directory)
     calls = [(Wanted(unit, a), [a[n] for n in unit.inputs]) for a in argument_sets]
     sample = [*calls[0][1], *unit.fresh_outputs()]
-    with ThreadPoolExecutor(1) as pool:
+    once = _Once()
+    with mock.patch.object(driver, "lower", once), ThreadPoolExecutor(1) as pool:
         # The C compiler works on the first way while the interpreter runs.
         building = pool.submit(compiled, kernel, sample, ways[0], platform=platform) if c_optimizer else None
         program = kernel.specialize(*sample)
-        lowered = lower(program, PassOptions(platform=platform))
+        lowered = once(program, PassOptions(platform=platform))
         chosen = range(len(calls)) if interpreted is None else interpreted
         found = _interpreted(unit, program if as_parsed else None, lowered, [(i, *calls[i]) for i in chosen])
-        first = building.result() if building is not None else compiled(kernel, sample, ways[0], c_optimizer=False, platform=platform)
-    buffers = any(f.ir_stage is FunctionIRStage.Buffer for f in lowered.device.function_list)
+        buffers = [k for k in range(len(unit.kernels)) if _is_buffers(lowered.device.get_function(f"{unit.name}_incore_{k}"))]
+        builds = {ways[0]: building.result()} if building is not None else {}
+        for way in ways:
+            if way not in builds and (way.buffers or buffers):
+                builds[way] = compiled(kernel, sample, way, c_optimizer=False, platform=platform)
     firsts: list[Any] = [None] * len(calls)
-    for way in ways:
-        if not way.buffers and not buffers:
-            continue
-        build = first if way == ways[0] else compiled(kernel, sample, way, c_optimizer=False, platform=platform)
+    for way, build in builds.items():
         for i, (wanted, values) in enumerate(calls):
             got = unit.fresh_outputs()
             build(*values, *got)
@@ -254,6 +263,25 @@ def check(
             firsts[i] = got if firsts[i] is None else firsts[i]
     for what, i, got in found:
         calls[i][0].check(got, what, firsts[i])
+    return buffers
+
+
+class _Once:
+    """The pass pipeline for one kernel: ways that part after it share its work."""
+
+    def __init__(self) -> None:
+        self.lock, self.known = Lock(), dict[PassOptions, Lowered]()
+
+    def __call__(self, program: Program, options: PassOptions, **_: Any) -> Lowered:
+        with self.lock:
+            if options not in self.known:
+                self.known[options] = lower(program, options)
+            return self.known[options]
+
+
+def _is_buffers(f: Function | None) -> bool:
+    assert f is not None
+    return f.ir_stage is FunctionIRStage.Buffer
 
 
 def _interpreted(

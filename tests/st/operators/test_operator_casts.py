@@ -6,6 +6,7 @@ A pair without an instruction goes by way of other dtypes and rounds at each; wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def converted(x: Array, source: DataType, target: DataType, mode: str | None) ->
 
 def through(hops: tuple[DataType, ...], mode: str | None) -> Callable[[Array], Array]:
     def f(x: Array) -> Array:
-        for source, target in zip(hops, hops[1:], strict=False):
+        for source, target in pairwise(hops):
             x = converted(x, source, target, mode)
         return x
 
@@ -116,7 +117,9 @@ def operands(dtype: DataType) -> Array:
     with np.errstate(all="ignore"):
         ties = ((half + np.nextafter(half.astype(np.float16), np.float16(np.inf)).astype(np.float32)) / 2).view(np.int32)
     fp16 = np.concatenate([ties - 1, ties, ties + 1]).view(np.float32)
-    limits = np.array([s * (2.0**k + e) for k in (7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1) for e in (-1, -0.5, 0, 0.5)], np.float32)
+    limits = np.array(
+        [s * (2.0**k + e) for k in (7, 8, 15, 16, 31, 32, 63, 64) for s in (1, -1) for e in (-1, -0.5, 0, 0.5)], np.float32
+    )
     beside = [np.nextafter(limits, np.float32(to)) for to in (np.inf, -np.inf)]
     integers = np.arange(-300, 300, 0.25, np.float32)
     return np.concatenate([data.hard(dtype), raw, bf16.reshape(-1).view(np.float32), fp16, limits, *beside, integers, anything])
@@ -166,14 +169,28 @@ def unit(name: str, source: DataType, chains: list[tuple[DataType, ...]]) -> Uni
 
 @pytest.mark.parametrize("source", NATIVE, ids=lambda d: d.name)
 def test_native_casts(source: DataType, tmp_path: Any) -> None:
-    check(unit("native", source, [(source, t) for t in NATIVE[source]]), tmp_path, calls(source), ways=(OPTIMIZED, PLAIN), interpreted=(0, 1))
+    check(
+        unit("native", source, [(source, t) for t in NATIVE[source]]),
+        tmp_path,
+        calls(source),
+        ways=(OPTIMIZED, PLAIN),
+        interpreted=(0, 1),
+    )
 
 
 @pytest.mark.parametrize("source", WAYPOINTS, ids=lambda d: d.name)
 def test_chains_round_at_every_hop(source: DataType, tmp_path: Any) -> None:
     """As parsed, a conversion is one step still: only the lowered program means the chain."""
     chains = [(source, *_names(by), getattr(D, target)) for target, by in WAYPOINTS[source].items()]
-    check(unit("chain", source, chains), tmp_path, calls(source), ways=(OPTIMIZED, PLAIN), c_optimizer=False, interpreted=(0,), as_parsed=False)
+    check(
+        unit("chain", source, chains),
+        tmp_path,
+        calls(source),
+        ways=(OPTIMIZED, PLAIN),
+        c_optimizer=False,
+        interpreted=(0,),
+        as_parsed=False,
+    )
 
 
 @pytest.mark.parametrize("source", ONLY_A5, ids=lambda d: d.name)

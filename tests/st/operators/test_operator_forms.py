@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import operator_data as data
 import pytest
-from operator_kit import ASSEMBLE, STORE, Array, Result, Unit, check, compiled, same_bits
+from operator_kit import ASSEMBLE, OPTIMIZED, PLAIN, STORE, Array, Result, Unit, check, compiled, same_bits
 from operator_oracle import ELEMENTWISE, packed
 
 from pypto.dtypes import DataType
@@ -68,7 +68,10 @@ def others(dtype: DataType, level: str) -> Iterator[Group]:
     for kind, sign in enumerate(COMPARISONS):
         for other in ("b", "s"):
             python = [f"a {sign} {other}", f"{other} {TURNED.get(sign, sign)} a"]
-            forms = [f"pl.cmp(a, {other}, cmp_type={kind})", f"pl.{level}.{'cmp' if other == 'b' else 'cmps'}(a, {other}, cmp_type={kind})"]
+            forms = [
+                f"pl.cmp(a, {other}, cmp_type={kind})",
+                f"pl.{level}.{'cmp' if other == 'b' else 'cmps'}(a, {other}, cmp_type={kind})",
+            ]
             f = (lambda a, b, s, k=kind: cmp(a, b, k)) if other == "b" else (lambda a, b, s, k=kind: cmp(a, s, k))
             yield Group(f"a {sign} {other}", [*python, *forms], f, truth=True)
 
@@ -106,7 +109,9 @@ def test_spellings(level: str, dtype: DataType, tmp_path: Any) -> None:
     inputs = {"x": (SHAPE, dtype), "y": (SHAPE, dtype), "s": ((), dtype)}
     kernels = [kernel(g, dtype, level) for g in (*pairs(dtype, level), *others(dtype, level))]
     unit = Unit(f"spellings_{level}_{dtype.name.lower()}", inputs, kernels)
-    check(unit, tmp_path, [{"x": x, "y": y, "s": s} for s in scalars], c_optimizer=False, interpreted=(0,))
+    check(
+        unit, tmp_path, [{"x": x, "y": y, "s": s} for s in scalars], ways=(OPTIMIZED, PLAIN), c_optimizer=False, interpreted=(0,)
+    )
     outputs = unit.fresh_outputs()
     build = compiled(unit.load(tmp_path), [x, y, scalars[0], *outputs], c_optimizer=False)
     build(x, y, scalars[0], *outputs)

@@ -19,7 +19,7 @@ from pypto.debug import interpret
 from pypto.dtypes import DataType
 from pypto.errors import KernelError
 from pypto.ir import ops
-from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce
+from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce, Special
 
 Array = Any
 D = DataType
@@ -27,6 +27,8 @@ D = DataType
 SHAPE = ROWS, COLUMNS = 32, 96  # whole blocks for every dtype, along rows and along columns; more than 64 columns
 CASTS = ("tensor.cast", "tile.cast")  # have tests of their own
 INDEX = ((), D.INDEX)
+# Vectors are a column and a row of larger tensors.
+VECTOR_AT = {ROW: (0, 3), COL: (5, 0)}
 
 
 class Rect(NamedTuple):
@@ -112,13 +114,13 @@ class Operands:
             self.reads.append(lambda a: self.window(a[source], pattern, a))
         name = f"{self.tag}_{i}"
         shape, valid = self.vector(self.rect.shape, pattern), self.vector(self.rect.valid, pattern)
-        extents, window = f"[{valid[0]}, {valid[1]}]", list(shape)
+        extents, window, at = f"[{valid[0]}, {valid[1]}]", list(shape), list(VECTOR_AT.get(pattern, (0, 0)))
         if self.op.level == "tile":
-            self.lines.append(f"{name} = pl.load({source}, [0, 0], {window}, {extents})")
-        elif self.rect.name == WHOLE.name:
+            self.lines.append(f"{name} = pl.load({source}, {at}, {window}, {extents})")
+        elif self.rect.name == WHOLE.name and pattern == FULL:
             return source
         else:
-            self.lines.append(f"{name} = pl.slice({source}, {window}, [0, 0], valid_shape={extents})")
+            self.lines.append(f"{name} = pl.slice({source}, {window}, {at}, valid_shape={extents})")
         return name
 
     def vector(self, shape: tuple[Any, Any], pattern: str) -> tuple[Any, Any]:
@@ -126,7 +128,8 @@ class Operands:
 
     def window(self, x: Array, pattern: str, args: Arguments) -> Array:
         n, m = self.vector(self.rect.extents(args), pattern)
-        return x[:n, :m]
+        i, j = VECTOR_AT.get(pattern, (0, 0))
+        return x[i : i + n, j : j + m]
 
 
 def fitted(op: OpDef, rect: Rect) -> Rect:
@@ -202,15 +205,28 @@ def applications(op: OpDef, rects: tuple[Rect, ...]) -> Iterator[tuple[Mapping[s
 
 
 def kernels(level: str, kind: type, dtype: DataType) -> list[list[Result]]:
-    """One kernel per operator and choice of keywords."""
+    """One kernel per operator and choice of keywords; columns, which keep a kernel from becoming one of buffers, apart."""
     made = []
     for op in computing(level, kind):
         if dtype in op.dtypes:
             by_choice: dict[str, list[Result]] = {}
             for n, (keywords, rect) in enumerate(applications(op, ALL if level == "tile" else FEW)):
-                by_choice.setdefault(repr(keywords), []).append(result(op, dtype, rect, keywords, f"t{n}"))
+                key = f"{keywords} {rect is ONE_COLUMN}"
+                by_choice.setdefault(key, []).append(result(op, dtype, rect, keywords, f"t{n}"))
             made += by_choice.values()
     return made
+
+
+def test_no_operator_is_forgotten() -> None:
+    """Every operator computes as one of the tests here says, or moves (`test_operator_moves`), or is a conversion."""
+    listed = {op.name: op for op in ops.ALL if op.level in ("tile", "tensor")}
+    here = {op.name for level in ("tile", "tensor") for kind in (Lanewise, Reduce) for op in computing(level, kind)}
+    moving = {op.name for op in listed.values() if isinstance(op.semantics, Special)}
+    assert set(listed) - here - moving == set(CASTS), "neither elementwise, nor a reduction, nor a move: write its tests"
+    assert [name for name in here if not listed[name].dtypes] == [], "operators without dtypes would be tried with none"
+    for kind, table in ((Lanewise, ELEMENTWISE), (Reduce, REDUCTIONS)):
+        concepts = {listed[name].concept for name in here if isinstance(listed[name].semantics, kind)}
+        assert concepts == set(table), "operator_oracle.py says what each operator of the table gives, and no more"
 
 
 def dtypes(kind: type) -> list[DataType]:
@@ -238,39 +254,54 @@ def test_elementwise(level: str, dtype: DataType, tmp_path: Any) -> None:
     inputs = {
         "x": (SHAPE, dtype),
         "y": (SHAPE, dtype),
-        "v": ((ROWS, 1), dtype),
-        "w": ((1, COLUMNS), dtype),
+        "v": (SHAPE, dtype),
+        "w": (SHAPE, dtype),
         "q": (SHAPE, D.INT32),
         "s": ((), dtype),
         "r": INDEX,
         "c": INDEX,
     }
     x, y = data.pair(dtype, SHAPE, 1)
-    v, w = data.pair(dtype, (64, COLUMNS), 2)
+    v, w = data.pair(dtype, SHAPE, 2)
     # One hard value for each row and each column.
     values = data.hard(dtype)
-    v, w = v[:ROWS, :1].copy(), w[:1].copy()
-    v[:, 0], w[0] = np.resize(values, ROWS), np.resize(np.roll(values, 5), COLUMNS)
+    v[:, VECTOR_AT[ROW][1]], w[VECTOR_AT[COL][0]] = np.resize(values, ROWS), np.resize(np.roll(values, 5), COLUMNS)
     fixed = {"x": x, "y": y, "v": v, "w": w, "q": data.for_extremes(D.INT32, SHAPE, 3)}
     scalars = scalar_values(dtype)
     calls = [
         {**fixed, "s": scalars[n % len(scalars)], "r": r, "c": c}  #
         for n, (r, c) in enumerate((*EXTENTS, *EMPTY))
     ]
-    unit = Unit(f"elementwise_{level}_{dtype.name.lower()}", inputs, kernels(level, Lanewise, dtype))
-    check_level(unit, level, dtype, tmp_path, calls, (0, 2, len(EXTENTS)))
+    every = kernels(level, Lanewise, dtype)
+    name = f"elementwise_{level}_{dtype.name.lower()}"
+    with_buffers = [k for k in every if has_buffer_form(k, dtype)]
+    if with_buffers:
+        # As buffers and as tiles; columns stay tiles.
+        found = check_level(Unit(f"{name}_buffers", inputs, with_buffers), level, dtype, tmp_path, calls, (0, 2, len(EXTENTS)))
+        assert found == [n for n, k in enumerate(with_buffers) if ONE_COLUMN.name not in k[0].label]
+    rest = Unit(name, inputs, [k for k in every if k not in with_buffers])
+    assert not check_level(rest, level, dtype, tmp_path, calls, (0, 2, len(EXTENTS)))
 
 
-def check_level(unit: Unit, level: str, dtype: DataType, directory: Any, calls: list[Any], interpreted: Any) -> None:
+def has_buffer_form(kernel: list[Result], dtype: DataType) -> bool:
+    op = ops.get(kernel[0].label.partition("(")[0].replace("tensor.", "tile."))
+    return op.buffer is not None and dtype in op.buffer.dtypes
+
+
+def check_level(unit: Unit, level: str, dtype: DataType, directory: Any, calls: list[Any], interpreted: Any) -> list[int]:
     """Operators of tensors become those of tiles: fewer ways show that they become the right ones."""
     ways = (OPTIMIZED, PLAIN, *(WITHOUT_BUFFERS if level == "tile" else ()))
     ways += OTHER_PLANNERS if level == "tile" and dtype is D.FP32 else ()
-    check(unit, directory, calls, ways=ways, c_optimizer=level == "tile", interpreted=interpreted)
+    return check(unit, directory, calls, ways=ways, c_optimizer=level == "tile", interpreted=interpreted)
 
 
 def reduction_inputs(dtype: DataType) -> tuple[dict[str, Any], dict[str, Array]]:
     """Parameters, and the arrays for those that are arrays."""
-    arrays = {"x": data.for_sums(dtype, SHAPE, 4), "y": data.for_products(dtype, SHAPE, 5), "z": data.for_extremes(dtype, SHAPE, 6)}
+    arrays = {
+        "x": data.for_sums(dtype, SHAPE, 4),
+        "y": data.for_products(dtype, SHAPE, 5),
+        "z": data.for_extremes(dtype, SHAPE, 6),
+    }
     return {**dict.fromkeys(arrays, (SHAPE, dtype)), "r": INDEX, "c": INDEX}, arrays
 
 
@@ -292,7 +323,9 @@ def test_no_lines_to_reduce(axis: str, extents: tuple[int, int], tmp_path: Any) 
     check(unit, tmp_path, [{**arrays, "r": extents[0], "c": extents[1]}], ways=(OPTIMIZED, PLAIN))
 
 
-@pytest.mark.parametrize(("concept", "extents"), [("row_sum", (3, 0)), ("row_argmax", (1, 0)), ("col_max", (0, 4)), ("col_prod", (0, 1))])
+@pytest.mark.parametrize(
+    ("concept", "extents"), [("row_sum", (3, 0)), ("row_argmax", (1, 0)), ("col_max", (0, 4)), ("col_prod", (0, 1))]
+)
 def test_an_empty_line_has_no_value(concept: str, extents: tuple[int, int], tmp_path: Any) -> None:
     inputs, arrays = reduction_inputs(D.FP32)
     unit = Unit("empty", inputs, [[result(ops.get(f"tile.{concept}"), D.FP32, RUN_TIME, {}, "t")]])
@@ -301,5 +334,7 @@ def test_an_empty_line_has_no_value(concept: str, extents: tuple[int, int], tmp_
         outputs = unit.fresh_outputs()
         with pytest.raises(KernelError, match="empty") as e:
             run(*args, *outputs)
-        assert e.value.span["line"] == 1 + unit.text().splitlines().index(next(s for s in unit.text().splitlines() if concept in s))
+        assert e.value.span["line"] == 1 + unit.text().splitlines().index(
+            next(s for s in unit.text().splitlines() if concept in s)
+        )
         assert all((o == f).all() for o, f in zip(outputs, unit.fresh_outputs(), strict=True))

@@ -21,8 +21,32 @@ from pypto.jit import JITFunction
 from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pipeline import lower
 
-__all__ = ["ALL", "BRIEF", "agree", "agree_program", "bits", "blocks", "cfg", "module", "normal", "out", "run", "same", "whole"]
+__all__ = [
+    "ALL",
+    "BRIEF",
+    "PLANNED",
+    "agree",
+    "agree_program",
+    "bits",
+    "blocks",
+    "cfg",
+    "module",
+    "normal",
+    "out",
+    "run",
+    "same",
+    "whole",
+]
 
+# Every planner with and without Buffer IR, and with and without optimizations, each pair of choices at least once.
+PLANNED = (
+    Way(),
+    Way(MemoryPlanner.PYPTO, False, False),
+    Way(MemoryPlanner.DSA_RP, True, False),
+    Way(MemoryPlanner.DSA_RP, False),
+    Way(MemoryPlanner.PTOAS, True),
+    Way(MemoryPlanner.PTOAS, False, False),
+)
 _numbers = itertools.count()
 
 
@@ -65,9 +89,7 @@ def bits(got: np.ndarray, want: Any) -> None:
     assert ((got != got) == (full != full)).all()
 
 
-def agree(
-    kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF, early: bool = True
-) -> list[list[np.ndarray]]:
+def agree(kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF, early: bool = True) -> list[list[np.ndarray]]:
     """The arrays after each call, on which every way agrees; all calls must ask for one specialization.
 
     `early` off: the chip decides what the kernel means (a conversion by several hops), so that it is interpreted only as

@@ -1,7 +1,7 @@
 """The value of an if is the value of the arm that ran, and what the arms hand out stays what it was."""
 
 import numpy as np
-from programs_kit import ALL, agree, blocks, cfg, out, same
+from programs_kit import PLANNED, agree, blocks, cfg, out, same
 
 import pypto.language as pl
 
@@ -41,7 +41,7 @@ def phi(a: pl.Tensor, b: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
 def test_arms_that_compute_and_arms_that_hand_out_inputs():
     a, b = out(8, 8, fill=3), out(8, 8, fill=5)
     table = {0: [6, 5, 50, 50, 3, 5], 1: [9, 3, 30, 30, 3, 5], 2: [9, 3, 30, 5, 3, 5]}
-    for got, want in zip(agree(phi, *([a, b, cfg(k), out(48, 8)] for k in table), ways=ALL), table.values(), strict=True):
+    for got, want in zip(agree(phi, *([a, b, cfg(k), out(48, 8)] for k in table), ways=PLANNED), table.values(), strict=True):
         same(got[3], blocks(*want))
 
 
@@ -65,7 +65,7 @@ def last_only(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor], m: pl.Out[pl.Ten
 def test_an_arm_that_runs_in_the_last_trip_only():
     table = [(0, 1, 0), (1, 101, 5), (4, 101, 8)]
     calls = [[out(8, 8, fill=1), cfg(n), out(8, 8), out(8, dtype=np.int32)] for n, _, _ in table]
-    for (_, r, k), got in zip(table, agree(last_only, *calls, ways=ALL), strict=True):
+    for (_, r, k), got in zip(table, agree(last_only, *calls, ways=PLANNED), strict=True):
         same(got[2], r)
         same(got[3], [k] + [-777] * 7)
 
@@ -116,7 +116,7 @@ def python_chosen(k):
 
 def test_chains_rebinding_and_several_results():
     numbers = (0, 1, 2, 3)
-    got = agree(chosen, *([blocks(1, 2), cfg(k), out(48, 8)] for k in numbers), ways=ALL)
+    got = agree(chosen, *([blocks(1, 2), cfg(k), out(48, 8)] for k in numbers), ways=PLANNED)
     for k, g in zip(numbers, got, strict=True):
         same(g[2], blocks(*python_chosen(k)))
 
@@ -168,7 +168,7 @@ def python_around_loops(n):
 
 def test_branches_inside_and_around_loops():
     numbers = (0, 1, 2, 3, 4, 6)
-    got = agree(around_loops, *([blocks(1, 2), cfg(n), out(24, 8)] for n in numbers), ways=ALL)
+    got = agree(around_loops, *([blocks(1, 2), cfg(n), out(24, 8)] for n in numbers), ways=PLANNED)
     for n, g in zip(numbers, got, strict=True):
         same(g[2], blocks(*python_around_loops(n)))
 
@@ -193,7 +193,7 @@ def ragged_arms(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
 def test_partial_rectangles_through_branches_and_loops():
     a = np.arange(128, dtype=np.float32).reshape(8, 16)
     configs = [(0, 8, 16), (1, 5, 11), (2, 1, 1), (0, 0, 7), (3, 8, 0)]
-    got = agree(ragged_arms, *([a, cfg(*c), out(8, 16)] for c in configs), ways=ALL)
+    got = agree(ragged_arms, *([a, cfg(*c), out(8, 16)] for c in configs), ways=PLANNED)
     for (k, r, n), g in zip(configs, got, strict=True):
         want = out(8, 16)
         want[:r, :n] = ((-a if k > 0 else a + 1) + k * a)[:r, :n]

@@ -70,13 +70,25 @@ def wrapped(dtype):
 
 
 @pl.jit
-def integers(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+def integers(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor], s: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         o[0:8, :] = pl.sub(pl.mul(a, b), a)
         o[8:16, :] = pl.maximum(a, b)
-        o[16:24, :] = pl.minimum(pl.add(a, 1), 7)
-        o[24:32, :] = pl.relu(pl.neg(b)) if a.dtype == pl.INT32 else pl.neg(b)
-    return o
+        t = pl.load(a, [0, 0], [8, 32])
+        pl.store(pl.minimums(pl.adds(t, 1), 7), [16, 0], o)
+        pl.store(pl.maximums(pl.neg(t), -5), [24, 0], o)
+        s[:] = pl.col_sum(a)
+    return o, s
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32], ids=lambda d: d.__name__)
+def test_integer_arithmetic(dtype):
+    a, b = wrapped(dtype), wrapped(dtype)[::-1].copy()
+    _, _, o, s = run(integers, a, b, np.zeros((32, 32), dtype), np.zeros((1, 32), dtype))
+    with np.errstate(over="ignore"):
+        one = a + dtype(1)
+        same(o, np.vstack([a * b - a, np.maximum(a, b), np.minimum(one, 7), np.maximum(-a, -5)]))
+        same(s, a.sum(0, keepdims=True, dtype=dtype))
 
 
 @pl.jit

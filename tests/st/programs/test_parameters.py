@@ -57,7 +57,10 @@ def test_full_annotations():
 
 @pl.jit
 def shared(
-    a: pl.Tensor[[M, N], pl.FP32], b: pl.Tensor[[1, N], pl.FP32], c: pl.Tensor[[M, 8], pl.FP32], o: pl.Out[pl.Tensor[[M, N], pl.FP32]]
+    a: pl.Tensor[[M, N], pl.FP32],
+    b: pl.Tensor[[1, N], pl.FP32],
+    c: pl.Tensor[[M, 8], pl.FP32],
+    o: pl.Out[pl.Tensor[[M, N], pl.FP32]],
 ):
     m = pl.tensor.dim(a, 0)
     n = pl.tensor.dim(a, 1)
@@ -136,6 +139,7 @@ def integers(
     u8: pl.UINT8,
     u16: pl.UINT16,
     u32: pl.UINT32,
+    u64: pl.UINT64,
     n: pl.INDEX,
     flag: pl.BOOL,
     o: pl.Out[pl.Tensor[[16], pl.INT64]],
@@ -156,21 +160,23 @@ def integers(
         pl.write(o, [8], s)
         pl.write(o, [9], pl.cast(i8 + i8, pl.INT64))
         pl.write(o, [10], pl.cast(u8 + u8, pl.INT64))
+        pl.write(o, [11], pl.cast(u64 // 3, pl.INT64))
     return o
 
 
 def test_integer_scalars_of_every_width():
     extreme = [
-        (-128, -(2**15), -(2**31), -(2**63) + 1, 0, 0, 0, -5, False),
-        (127, 2**15 - 1, 2**31 - 1, 2**63 - 2, 255, 2**16 - 1, 2**32 - 1, 7, True),
-        (-1, 1, 0, 3, 200, 1, 2**31, 0, True),
+        (-128, -(2**15), -(2**31), -(2**63) + 1, 0, 0, 0, 0, -5, False),
+        (127, 2**15 - 1, 2**31 - 1, 2**63 - 2, 255, 2**16 - 1, 2**32 - 1, 2**64 - 1, 7, True),
+        (-1, 1, 0, 3, 200, 1, 2**31, 2**63, 0, True),
     ]
     calls = [[*values, out(16, dtype=np.int64)] for values in extreme]
     for values, got in zip(extreme, agree(integers, *calls), strict=True):
-        i8, *_, n, flag = values
+        i8, *_, u64, n, flag = values
         i64, u8 = values[3], values[4]
         narrow = (np.array([2 * i8]).astype(np.int8)[0], np.array([2 * u8]).astype(np.uint8)[0])
-        same(got[0][:11], np.array([*values[:8], i64 + 1 if flag and n > 0 else i64 - 1, *narrow], np.int64))
+        counted = i64 + 1 if flag and n > 0 else i64 - 1
+        same(got[0][:12], np.array([*values[:7], n, counted, *narrow, u64 // 3], np.int64))
 
 
 @pl.jit

@@ -10,16 +10,12 @@ from pypto import ir
 @pl.program
 class Doubled:
     @pl.function(type=pl.FunctionType.InCore)
-    def dbl(
-        self, x: pl.Tensor[[16, 64], pl.FP32], o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]
-    ) -> pl.Tensor[[16, 64], pl.FP32]:
+    def dbl(self, x: pl.Tensor[[16, 64], pl.FP32], o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]) -> pl.Tensor[[16, 64], pl.FP32]:
         o[:] = pl.add(x, x)
         return o
 
     @pl.function(type=pl.FunctionType.Orchestration)
-    def main(
-        self, x: pl.Tensor[[16, 64], pl.FP32], o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]
-    ) -> pl.Tensor[[16, 64], pl.FP32]:
+    def main(self, x: pl.Tensor[[16, 64], pl.FP32], o: pl.Out[pl.Tensor[[16, 64], pl.FP32]]) -> pl.Tensor[[16, 64], pl.FP32]:
         o = self.dbl(x, o)
         return o
 
@@ -31,9 +27,7 @@ def test_a_class():
 
 
 @pl.function(type=pl.FunctionType.InCore)
-def scale(
-    x: pl.Tensor[[32, 32], pl.FP32], o: pl.Out[pl.Tensor[[32, 32], pl.FP32]]
-) -> pl.Tensor[[32, 32], pl.FP32]:
+def scale(x: pl.Tensor[[32, 32], pl.FP32], o: pl.Out[pl.Tensor[[32, 32], pl.FP32]]) -> pl.Tensor[[32, 32], pl.FP32]:
     t = pl.load(x, [0, 0], [32, 32])
     return pl.store(pl.mul(t, 3.0), [0, 0], o)
 

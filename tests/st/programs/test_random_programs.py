@@ -8,7 +8,7 @@ from programs_kit import ALL, agree, bits, cfg, module, out
 
 import pypto.language as pl  # noqa: F401
 
-NUMBERS = range(16)
+NUMBERS = range(12)
 # More of the same, for a long run: `NUMBERS = range(200)`.
 
 NUMPY = {"add": "np.add", "sub": "np.subtract", "maximum": "np.maximum", "minimum": "np.minimum"}

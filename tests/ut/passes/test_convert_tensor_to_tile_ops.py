@@ -179,6 +179,27 @@ def test_a_result_that_is_only_assembled_never_has_to_fit_on_the_chip():
     assert directions(f) == {"x": IN, "ret0_out": OUT}
 
 
+@pytest.mark.parametrize(("second", "one"), [("a1", True), ("acc0", False)])
+def test_a_result_assembled_into_twice_from_one_state_is_two_tensors(second, one):
+    f = kernel_of(
+        convert(
+            raw(f"""
+        @pl.program
+        class test:
+            @pl.function(type=pl.FunctionType.InCore)
+            def k(x: {T}) -> pl.Tensor[[32, 64], pl.FP32]:
+                acc0 = pl.tensor.create([32, 64], dtype=pl.FP32)
+                d = pl.tensor.muls(x, 2.0)
+                a1 = pl.tensor.assemble(acc0, d, [0, 0])
+                a2 = pl.tensor.assemble({second}, d, [16, 0])
+                return a2
+        """)
+        )
+    )
+    assert ("tile.assemble" in applied(f)) is not one
+    assert applied(f).count("tile.store") == (2 if one else 1)
+
+
 def test_a_result_that_is_read_while_it_is_assembled_stays_a_tile():
     f = kernel(
         """
@@ -260,12 +281,15 @@ def test_contiguous_aligned_constant_fills_are_bulk(n, at, bulk):
     assert applied(f) == (["tile.full", "tile.store"] if bulk else ["tensor.write"])
 
 
-def test_fills_that_interleave_stay_as_they_are():
-    text = (
-        "for i in pl.range(8):\n    pl.write(o, [0, i], pl.const(1, pl.INT32))\n"
-        "    pl.write(o, [0, i + 1], pl.const(2, pl.INT32))\n"
-    )
-    assert applied(kernel(text, f"o: pl.Out[{I}]")) == ["tensor.write", "tensor.write"]
+@pytest.mark.parametrize(
+    ("n", "second", "bulk"),
+    [(8, "o, [0, i + 8]", True), (16, "o, [0, i + 8]", False), (16, "o, [1, i]", True), (16, "q, [0, i]", True)],
+)
+def test_fills_that_interleave_stay_as_they_are(n, second, bulk):
+    first = f"for i in pl.range({n}):\n    pl.write(o, [0, i], pl.const(1, pl.INT32))\n"
+    text = first + f"    pl.write({second}, pl.const(2, pl.INT32))\n"
+    f = kernel(text, f"o: pl.Out[{I}], q: pl.Out[{I}]")
+    assert applied(f) == (["tile.full", "tile.store"] * 2 if bulk else ["tensor.write"] * 2)
 
 
 def test_a_fill_may_meet_a_bulk_store():
@@ -307,6 +331,7 @@ def test_a_declared_cache_policy_reaches_every_load_and_leaves_the_function():
             def k(x: {T}, y: {T}, o: pl.Out[{T}]) -> {T}:
                 pl.func_attr({{"cache_policy": [(0, 1)]}})
                 t = pl.tile.load(x, [0, 0], [16, 64], [16, 64], cache=0)
+                v = pl.tile.load(x, [0, 0], [16, 64], [16, 64])
                 u = pl.tensor.add(x, y)
                 r = pl.tensor.assemble(o, u, [0, 0])
                 return r
@@ -315,7 +340,7 @@ def test_a_declared_cache_policy_reaches_every_load_and_leaves_the_function():
     assert "cache_policy" not in f.attrs
     loads = [n for n in walk(f.body) if isinstance(n, Call) and n.op.name == "tile.load"]
     caches = {n.args[0].name_hint: [c.kwargs.get("cache") for c in loads if c.args[0] is n.args[0]] for n in loads}
-    assert caches == {"x": [1, 0], "y": [None]}
+    assert caches == {"x": [1, 0, 1], "y": [None]}
 
 
 def test_loads_go_where_their_consumer_reads():

@@ -26,7 +26,7 @@ from pypto.ir.expr import (
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import BufferType, TensorType, TensorView, TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, seq
-from pypto.ir.types import PtrType, ScalarType, Type, VoidType
+from pypto.ir.types import PtrType, ScalarType, TupleType, Type, VoidType
 from pypto.ir.verify.buffer_ir import buffer_ir, check_buffer_function
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import judge_of
@@ -123,6 +123,10 @@ def test_other_stages_are_not_looked_at():
 def _tile_left(k: Lab) -> None:
     t = TileType([16, 32], D.FP32, None, None, VEC)
     k.params.append(Var("t", t))
+
+
+def _tuple_of_tiles(k: Lab) -> None:
+    k.params.append(Var("t", TupleType([INDEX, TileType([16, 32], D.FP32, None, None, VEC)])))
 
 
 def _tile_operator(k: Lab) -> None:
@@ -240,6 +244,7 @@ def _used_outside_its_arm(k: Lab) -> None:
 
 FORM: dict[str, tuple[Callable[[Lab], None], str]] = {
     "a tile": (_tile_left, "Logical TileType"),
+    "a tuple of tiles": (_tuple_of_tiles, "Logical TileType"),
     "a tile operator": (_tile_operator, "Logical tile operation tile.load"),
     "a memref": (_memref, "Standalone MemRef/Ptr"),
     "no such operator": (_unknown_operator, "no registered buffer-stage contract"),
@@ -341,6 +346,15 @@ def test_windows(first, second, words):
     found = k.findings()
     assert len(found) == (words is not None)
     assert all(words in m for m in found)
+
+
+@pytest.mark.parametrize(("col", "words"), [(16, None), (8, PARTIAL), (0, None)])
+def test_windows_of_one_row(col, words):
+    k = Lab()
+    whole = k.alloc("whole", 0)
+    a, b = k.view("a", whole, 3, 0, (1, 16)), k.view("b", whole, 3, col, (1, 16))
+    k.do("exp", b, a)
+    assert [words in m for m in k.findings()] == ([True] if words else [])
 
 
 def test_windows_of_different_wholes():

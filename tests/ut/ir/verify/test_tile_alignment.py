@@ -33,6 +33,16 @@ def test_lines(dtype, shape, legal):
         assert "blocks of 32 bytes" in m.message
 
 
+@pytest.mark.parametrize(("shape", "legal"), [("[16, 16]", None), ("[20, 16]", "[32, 16]"), ("[16, 12]", "[16, 16]")])
+def test_boxes_of_matrix_memories(shape, legal):
+    body = f"t = pl.tile.load(x, [0, 0], {shape}, {shape}, target_memory=pl.Mem.Mat)\n"
+    found = misaligned_tiles(kernel(body, "x: pl.Tensor[[64, 64], pl.FP32]"))
+    assert len(found) == (legal is not None)
+    for m in found:
+        assert "whole 16 x 8 boxes of Mat memory" in m.message
+        assert f"next legal shape is {legal}" in m.hint
+
+
 def test_windows_have_the_lines_of_their_whole():
     body = load("[16, 16]", "FP32") + "w = pl.tile.slice(t, [16, 3], [0, 0])\nu = pl.tile.muls(w, 2.0)\n"
     (m,) = misaligned_tiles(kernel(body, "x: pl.Tensor[[64, 64], pl.FP32]"))

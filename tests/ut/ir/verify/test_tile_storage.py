@@ -57,6 +57,15 @@ def test_carries_of_one_loop_lie_apart(base, offset, count):
     assert all("carries 'a' and 'b': their windows overlap" in m for m in found)
 
 
+def test_carries_at_run_time_offsets():
+    text = loop("a, b", "t, u", scaled("d", "a", "m") + scaled("e", "b", "m"), "r, s = pl.yield_(d, e)").replace(
+        U, load("u", "m", 0)
+    )
+    text = text.replace("u: pl.Tile[[16, 16], pl.FP32, pl.MemRef(m, 0,", "u: pl.Tile[[16, 16], pl.FP32, pl.MemRef(m, n,")
+    text = text.replace("e: pl.Tile[[16, 16], pl.FP32, pl.MemRef(m, 0,", "e: pl.Tile[[16, 16], pl.FP32, pl.MemRef(m, n,")
+    assert any("unprovable symbolic overlap of carries 'a' and 'b'" in m for m in messages(text)), messages(text)
+
+
 def branch(then: str, other: str, result: str) -> str:
     arms = f"if n > 0:\n    r: {result}\n" + textwrap.indent(then, "    ") + "else:\n" + textwrap.indent(other, "    ")
     return T + U + arms
