@@ -38,7 +38,8 @@ def parameter_form(value: Any) -> tuple[Any, ParamDirection]:
 def type_of(frame: Frame, value: Any, node: ast.AST, *, scalar_shorthand: bool = False) -> Type:
     """The IR type an annotation stands for.  `scalar_shorthand`: a bare dtype means a scalar of it."""
     if isinstance(value, Unsupported):
-        raise frame.error(type(value.error()), value.error().message, node)
+        error = value.error()
+        frame.fail(type(error), error.message, node, error.hint or "leave it out")
     if isinstance(value, DataType):
         if scalar_shorthand:
             return ScalarType.of(value)
@@ -62,7 +63,8 @@ def type_of(frame: Frame, value: Any, node: ast.AST, *, scalar_shorthand: bool =
 
 def _dtype(frame: Frame, value: Any, node: ast.AST, what: str) -> DataType:
     if not isinstance(value, DataType):
-        frame.fail(ParserTypeError, f"{what} needs a dtype such as pl.FP32, got {describe(value)}", node)
+        form = f"{what}[pl.FP32]" if what == "pl.Scalar" else f"{what}[4, pl.INT32]" if what == "pl.Array" else f"{what}[[...], pl.FP32]"
+        frame.fail(ParserTypeError, f"{what} needs a dtype such as pl.FP32, got {describe(value)}", node, f"write {form}")
     return value
 
 
@@ -82,7 +84,8 @@ def _tensor(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
         )
     if isinstance(extra, (MemRef, MemRefSlot, IrMemRef)):
         return TensorType(shape, dtype, memref(frame, extra, node))
-    frame.fail(ParserTypeError, f"Unsupported Tensor annotation argument: {describe(extra)}", node)
+    hint = "after shape and dtype may stand a layout, a pl.TensorView(...) or a pl.MemRef"
+    frame.fail(ParserTypeError, f"Unsupported Tensor annotation argument: {describe(extra)}", node, hint)
 
 
 def _layout(frame: Frame, layout: TensorLayout, node: ast.AST) -> TensorLayout:
@@ -125,7 +128,8 @@ def _tile(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
                 ParserTypeError, f"Tile does not accept layouts such as {a.name}", node, "use pl.TileView(blayout=, slayout=)"
             )
         else:
-            frame.fail(ParserTypeError, f"Unsupported Tile annotation argument: {describe(a)}", node)
+            hint = "after shape and dtype may stand a pl.MemRef, a memory space such as pl.Mem.Vec, and a pl.TileView(...)"
+            frame.fail(ParserTypeError, f"Unsupported Tile annotation argument: {describe(a)}", node, hint)
     if place is not None and space is None:
         frame.fail(ParserTypeError, "a MemRef needs an explicit memory space", node, "add pl.Mem.Vec (or another space)")
     ref = memref(frame, place, node) if place is not None else None
@@ -154,7 +158,7 @@ def _tile_view(
 
 def _once(frame: Frame, old: Any, new: Any, node: ast.AST, what: str) -> Any:
     if old is not None:
-        frame.fail(ParserTypeError, f"a Tile annotation takes at most one {what}", node)
+        frame.fail(ParserTypeError, f"a Tile annotation takes at most one {what}", node, "keep one of them")
     return new
 
 
@@ -171,7 +175,7 @@ def _array(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
     try:
         return ArrayType(dtype, extent)
     except ValueError as e:
-        frame.fail(ParserTypeError, str(e), node)
+        frame.fail(ParserTypeError, str(e), node, "write pl.Array[4, pl.INT32], with a constant extent")
 
 
 def _tuple(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
@@ -183,6 +187,12 @@ def _tuple(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
     return TupleType(tuple(types))
 
 
+_WRITTEN = {
+    "Tensor": "write pl.Tensor[[...], dtype]",
+    "Tile": "write pl.Tile[[...], dtype]",
+    "Scalar": "write pl.Scalar[pl.FP32]",
+    "Array": "write pl.Array[4, pl.INT32]",
+}
 _FORMS = {"tensor": _tensor, "tile": _tile, "scalar": _scalar, "array": _array, "tuple": _tuple}
 
 
@@ -193,13 +203,14 @@ def _count(frame: Frame, args: tuple[Any, ...], node: ast.AST, name: str, least:
             f"Incomplete type annotation: pl.{name} takes {least if least == most else f'{least} to {most}'} arguments, "
             f"got {len(args)}",
             node,
-            f"write pl.{name}[[...], dtype]" if name in ("Tensor", "Tile") else None,
+            _WRITTEN[name],
         )
 
 
 def _shape(frame: Frame, value: Any, node: ast.AST, name: str) -> tuple[Dim, ...]:
     if not isinstance(value, (list, tuple)):
-        frame.fail(ParserTypeError, f"the shape of a pl.{name} is a list of extents, got {describe(value)}", node)
+        what = f"the shape of a pl.{name} is a list of extents, got {describe(value)}"
+        frame.fail(ParserTypeError, what, node, _WRITTEN[name])
     return _dims(frame, value, node)
 
 
@@ -220,6 +231,7 @@ def _dim(frame: Frame, value: Any, node: ast.AST) -> Dim:
         ParserTypeError,
         f"Shape variable '{value if not isinstance(value, Expr) else '?'}' must be int or pl.dynamic(), got {type(got).__name__}",
         node,
+        "write an integer, or N = pl.dynamic('N') outside the kernel and N here",
     )
 
 
@@ -231,7 +243,8 @@ def memref(frame: Frame, value: Any, node: ast.AST) -> IrMemRef:
     name = declared.name or _declared_name(frame, declared, node)
     known = frame.context.program.declared.setdefault(id(declared), (name, declared))
     if known[0] != name:
-        frame.fail(ParserTypeError, f"one declared allocation is called both '{known[0]}' and '{name}'", node)
+        what = f"one declared allocation is called both '{known[0]}' and '{name}'"
+        frame.fail(ParserTypeError, what, node, f"use '{known[0]}' everywhere")
     for other_name, other in frame.context.program.declared.values():
         if other_name == name and other is not declared:
             frame.fail(ParserTypeError, f"two declared allocations are called '{name}'", node, "give each a name of its own")

@@ -69,9 +69,8 @@ def condition(s: Statements, node: ast.expr, word: str) -> Expr:
         return number_expr(value, s.frame.span(node))
     if scalar_dtype(value) is not DataType.BOOL:
         got = type_text(value.type) if isinstance(value, Expr) else describe(value)
-        hint = (
-            "compare the value, e.g. `x != 0`" if not (isinstance(value, Expr) and isinstance(value.type, ShapedType)) else None
-        )
+        shaped = isinstance(value, Expr) and isinstance(value.type, ShapedType)
+        hint = "compare one element: `pl.read(x, indices) != 0`" if shaped else "compare the value, e.g. `x != 0`"
         s.frame.fail(ParserTypeError, f"{word} condition must be a Bool-typed scalar expression, got {got}", node, hint)
     return s.frame.scalar(value, node)
 
@@ -116,7 +115,9 @@ def _results(s: Statements, node: ast.If, yields: list[Yield | None], bodies: li
             else "an `elif` is an `if` inside the else arm: yield its result there too",
         )
     if len(first.values) != len(second.values):
-        frame.fail(ParserSyntaxError, f"the arms yield {len(first.values)} and {len(second.values)} values", second.node)
+        what = f"the arms yield {len(first.values)} and {len(second.values)} values"
+        names = ", ".join(n.id for n in first.names)
+        frame.fail(ParserSyntaxError, what, second.node, f"yield the same names in both arms: {names} = pl.yield_(...)")
     for a, b in zip(first.names, second.names, strict=True):
         if a.id != b.id:
             frame.fail(ParserSyntaxError, f"the arms yield to different names: '{a.id}' and '{b.id}'", b, f"use '{a.id}' in both")
@@ -160,7 +161,8 @@ def read_yield(s: Statements, node: ast.stmt) -> Yield:
     call = node.value
     assert isinstance(call, ast.Call)
     if call.keywords:
-        frame.fail(ParserSyntaxError, "pl.yield_ takes no keyword arguments", call)
+        hint = "hand the values on by position: x, y = pl.yield_(a, b)"
+        frame.fail(ParserSyntaxError, "pl.yield_ takes no keyword arguments", call, hint)
     if isinstance(node, ast.Expr):
         if not frame.raw:
             frame.fail(ParserSyntaxError, "a bare pl.yield_ hands its values to no one", call, "use x = pl.yield_(...)")
@@ -170,7 +172,8 @@ def read_yield(s: Statements, node: ast.stmt) -> Yield:
     names = []
     for t in parts:
         if not isinstance(t, ast.Name):
-            frame.fail(ParserSyntaxError, f"pl.yield_ assigns plain names, not {ast.unparse(t)}", t)
+            what = f"pl.yield_ assigns plain names, not {ast.unparse(t)}"
+            frame.fail(ParserSyntaxError, what, t, "yield to a plain name, and use that name after the block")
         names.append(t)
     values = [s.x.value(a) for a in call.args]
     if len(values) == 1 and isinstance(values[0], tuple):

@@ -1,4 +1,7 @@
-"""How the frontend reports: an error class, a sentence, the syntax node it is about, and what to write instead."""
+"""How the frontend reports: an error class, a sentence, the syntax node it is about, and what to write instead.
+
+Invariant: no error without a remedy; the parameter is required wherever one is made.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["closest", "error_at", "fail_at"]
 
 
-def error_at(
-    kind: type[Error], message: str, source: Source, node: ast.AST, hint: str | None = None, note: str | None = None
-) -> Error:
+def error_at(kind: type[Error], message: str, source: Source, node: ast.AST, hint: str, note: str | None = None) -> Error:
     """An error at a node of a captured source; the source line is taken from the capture, not from the file."""
     span = source.span(node)
     error = kind(message, span)
@@ -28,9 +29,7 @@ def error_at(
     return error
 
 
-def fail_at(
-    kind: type[Error], message: str, source: Source, node: ast.AST, hint: str | None = None, note: str | None = None
-) -> NoReturn:
+def fail_at(kind: type[Error], message: str, source: Source, node: ast.AST, hint: str, note: str | None = None) -> NoReturn:
     raise error_at(kind, message, source, node, hint, note)
 
 

@@ -13,8 +13,10 @@ from pypto.errors import ParserError, ParserSyntaxError, ParserTypeError, Undefi
 from pypto.frontend.builder import call_type
 from pypto.frontend.calls import ask_for_static
 from pypto.frontend.constants import describe, is_number
-from pypto.frontend.invoke import Callee
+from pypto.frontend.invoke import Callee, known_functions, parameters_text
+from pypto.frontend.reads import reads
 from pypto.frontend.scopes import Keywords, Task
+from pypto.frontend.source import Source
 from pypto.frontend.values import constant_of, is_const_expr, type_text
 from pypto.ir.expr import Expr, GlobalVar, Submit, TupleGetItemExpr, Var
 from pypto.ir.node import EMPTY
@@ -50,19 +52,22 @@ def _piece(x: Expressions, node: ast.expr) -> str:
 def static_print(x: Expressions, node: ast.Call) -> None:
     """Print while the kernel is read."""
     if not node.args or node.keywords:
-        x.fail(ParserSyntaxError, "pl.static_print takes at least one value and no keywords", node)
+        what = "pl.static_print takes at least one value and no keywords"
+        x.fail(ParserSyntaxError, what, node, "pl.static_print('label', value)")
     print(*(_text(x, a) for a in node.args))
 
 
 def static_assert(x: Expressions, node: ast.Call) -> None:
     """Raise ParserError with the user's message if a compile-time condition is false."""
     if not 1 <= len(node.args) <= 2 or node.keywords:
-        x.fail(ParserSyntaxError, "pl.static_assert takes a condition and a message", node)
+        what = "pl.static_assert takes a condition and a message"
+        x.fail(ParserSyntaxError, what, node, "pl.static_assert(WIDTH % 16 == 0, 'what must hold')")
     message = "static assertion failed: " + ast.unparse(node.args[0])
     if len(node.args) == 2:
         text = node.args[1]
         if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
-            x.fail(ParserSyntaxError, "the message of pl.static_assert must be a string literal", text)
+            what = "the message of pl.static_assert must be a string literal"
+            x.fail(ParserSyntaxError, what, text, "write the text itself, without formatting")
         message = text.value
     value = x.value(node.args[0])
     if isinstance(value, Expr):
@@ -72,14 +77,25 @@ def static_assert(x: Expressions, node: ast.Call) -> None:
         hint = "check run-time values outside the kernel, before it is called"
         x.fail(ParserError, "pl.static_assert: condition must be compile-time evaluable", node.args[0], hint)
     if not value:
-        x.fail(ParserError, message, node.args[0])
+        x.fail(ParserError, message, node.args[0], f"`{ast.unparse(node.args[0])}` must hold{_here(x, node.args[0])}")
+
+
+def _here(x: Expressions, condition: ast.expr) -> str:
+    """What the names of a compile-time condition stand for."""
+    known = []
+    for name in dict.fromkeys(chain[0] for chain in reads(condition)):
+        b = x.frame.scope.get(name)
+        value = x.source.lookup(name) if b is None else b.value if b.constant is Source.ABSENT else b.constant
+        if is_number(constant_of(value)):
+            known.append(f"{name} is {constant_of(value)!r}")
+    return f", and here {', '.join(known)}" if known else ""
 
 
 def dump_tag(x: Expressions, node: ast.Call) -> None:
     """`pl.dump_tag(tensor)` marks a tensor for dumping; without effect on a host."""
     value = x.value(node.args[0]) if len(node.args) == 1 and not node.keywords else None
     if not isinstance(value, Expr) or not isinstance(value.type, TensorType) or not isinstance(node.args[0], ast.Name):
-        x.fail(ParserSyntaxError, "pl.dump_tag takes one tensor by its plain name", node)
+        x.fail(ParserSyntaxError, "pl.dump_tag takes one tensor by its plain name", node, "pl.dump_tag(a)")
 
 
 _SUBMIT = ("deps", "dumps", "allow_early_resolve", "predicate")
@@ -89,7 +105,8 @@ def submit(s: Statements, node: ast.Assign, target: ast.expr, construct: Constru
     """`out, tid = pl.submit(self.k, args..., deps=[...])`."""
     frame, what = s.frame, construct.spelling
     if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
-        frame.fail(ParserSyntaxError, f"{what} returns a 2-tuple: `out, tid = {what}(...)`", target)
+        hint = f"out, tid = {what}(self.kernel, ...)"
+        frame.fail(ParserSyntaxError, f"{what} returns a 2-tuple: `out, tid = {what}(...)`", target, hint)
     if not call.args:
         frame.fail(ParserSyntaxError, f"{what} needs a kernel reference first", call, f"{what}(self.kernel, ...)")
     kernel = s.x.value(call.args[0])
@@ -99,7 +116,9 @@ def submit(s: Statements, node: ast.Assign, target: ast.expr, construct: Constru
         )
     signature = frame.context.program.signature(kernel.name)
     if signature is None:
-        frame.fail(UndefinedVariableError, f"Function '{kernel.name}' not defined in program", call.args[0])
+        program = frame.context.program
+        hint = known_functions(kernel.name, {*program.functions, *program.pending})
+        frame.fail(UndefinedVariableError, f"Function '{kernel.name}' not defined in program", call.args[0], hint)
     rest = ast.Call(call.func, [], call.keywords)
     spmd = construct.name == "spmd_submit"
     k = Keywords(s, ast.copy_location(rest, call), what, (), (*_SUBMIT, *(("core_num", "sync_start") if spmd else ())))
@@ -109,9 +128,8 @@ def submit(s: Statements, node: ast.Assign, target: ast.expr, construct: Constru
         )
     args = tuple(frame.plain(frame.expr(s.x.value(a), a), a) for a in call.args[1:])
     if len(args) != len(signature.params):
-        frame.fail(
-            ParserTypeError, f"Function '{kernel.name}' expects {len(signature.params)} argument(s), got {len(args)}", call
-        )
+        message = f"Function '{kernel.name}' expects {len(signature.params)} argument(s), got {len(args)}"
+        frame.fail(ParserTypeError, message, call, parameters_text(kernel.name, (p.name_hint for p in signature.params)))
     results = call_type(signature, args)
     task = ScalarType.of(DataType.TASK_ID)
     blocks: Any = s.x.value(k.nodes["core_num"]) if "core_num" in k.nodes else None
@@ -134,10 +152,11 @@ def submit(s: Statements, node: ast.Assign, target: ast.expr, construct: Constru
     out, tid = target.elts
     outs = list(out.elts) if isinstance(out, ast.Tuple) else [out]
     if len(outs) != len(results):
-        frame.fail(ParserSyntaxError, f"'{kernel.name}' returns {len(results)} values, {len(outs)} names receive them", out)
+        message = f"'{kernel.name}' returns {len(results)} values, {len(outs)} names receive them"
+        frame.fail(ParserSyntaxError, message, out, f"(r0, r1, ...), tid = {what}(...), with {len(results)} names on the left")
     for t, v in zip([*outs, tid], values, strict=True):
         if not isinstance(t, ast.Name):
-            frame.fail(ParserSyntaxError, f"{what} assigns plain names", t)
+            frame.fail(ParserSyntaxError, f"{what} assigns plain names", t, f"out, tid = {what}(self.kernel, ...)")
         frame.assign(t.id, v, call, t)
 
 
@@ -146,7 +165,7 @@ def _deps(s: Statements, k: Keywords) -> tuple[Expr, ...]:
     if node is None:
         return ()
     if not isinstance(node, (ast.List, ast.Tuple)):
-        s.frame.fail(ParserTypeError, "deps must be a list of task ids", node)
+        s.frame.fail(ParserTypeError, "deps must be a list of task ids", node, "deps=[tid], with the names bound by earlier tasks")
     found = []
     for e in node.elts:
         value = s.x.value(e)

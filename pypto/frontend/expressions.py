@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend import calls, invoke, operators, raw, subscripts
-from pypto.frontend.constants import Evaluator, describe, is_number
+from pypto.frontend.constants import Evaluator, describe, index_hint, is_number, known_names
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.frame import Frame
 from pypto.frontend.source import Source
+from pypto.frontend.values import type_text
 from pypto.ir import ops
 from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.expr import MemRef as IrMemRef
@@ -72,7 +73,7 @@ class Expressions(Evaluator):
             UnsupportedFeatureError,
             f"Standalone attribute access not supported: {ast.unparse(node)}",
             node,
-            "a tensor or tile has .shape and .dtype",
+            _method_hint(node),
         )
 
     def _extent(self, base: Expr, axis: int, node: ast.AST) -> Any:
@@ -86,7 +87,7 @@ class Expressions(Evaluator):
 
     def no_attribute(self, base: Any, node: ast.Attribute) -> NoReturn:
         text, names = ast.unparse(node), [n for n in dir(base) if not n.startswith("_")]
-        hint = closest(node.attr, names)
+        hint = closest(node.attr, names) or known_names(names)
         if isinstance(base, Namespace):
             self.fail(InvalidOperationError, f"Unknown pl.{base.__name__} operation: {node.attr}", node, hint)
         if getattr(base, "__name__", "") == "pypto.language":
@@ -141,7 +142,8 @@ class Expressions(Evaluator):
         """The DSL entry `pl.<name>` on values that are already there."""
         entry = ops.find_dsl("", name)
         if entry is None:
-            self.fail(UnsupportedFeatureError, f"operator not available for tensors and tiles: pl.{name}", node)
+            what = f"operator not available for tensors and tiles: pl.{name}"
+            self.fail(UnsupportedFeatureError, what, node, "tensors and tiles take + - * / and comparisons; see docs/operators.md")
         named = dict(zip((p.name for p in entry.params), args, strict=False))
         values = {k: self.frame.expr(v, node) for k, v in named.items()}
         return calls.build(self, node, "", name, {**values, **keywords})
@@ -152,23 +154,26 @@ class Expressions(Evaluator):
         if not isinstance(base, Expr):
             if isinstance(base, MemRef) or not isinstance(node.slice, ast.Slice):
                 return super().subscript(node, base)
-            self.fail(ParserTypeError, f"{describe(base)} cannot be sliced", node)
+            what = f"{describe(base)} cannot be sliced"
+            self.fail(ParserTypeError, what, node, "only tensors and tiles can; write the elements out")
         if isinstance(base, IrMemRef):
             return raw.slot(self, node, base)
         if isinstance(base.type, TupleType):
             return self._element(node, base)
         if isinstance(base.type, (ShapedType, ArrayType)):
             return subscripts.read(self, node, base)
-        self.fail(ParserTypeError, "only tensors, tiles, arrays and tuples can be subscripted", node)
+        what = "only tensors, tiles, arrays and tuples can be subscripted"
+        self.fail(ParserTypeError, what, node, f"this is {type_text(base.type)}: use it as it is")
 
     def _element(self, node: ast.Subscript, base: Expr) -> Any:
         index = self.value(node.slice)
         if type(index) is not int:
-            self.fail(ParserTypeError, "a tuple is subscripted by a constant index", node.slice)
+            hint = "write the number, or unpack the tuple: x, y = pair"
+            self.fail(ParserTypeError, "a tuple is subscripted by a constant index", node.slice, hint)
         assert isinstance(base.type, TupleType)
         n = len(base.type.types)
         if not -n <= index < n:
-            self.fail(ParserTypeError, f"index {index} is not within a tuple of {n}", node.slice)
+            self.fail(ParserTypeError, f"index {index} is not within a tuple of {n}", node.slice, index_hint(n))
         if isinstance(base, MakeTuple) and not self.frame.raw:
             return base.elements[index]
         return TupleGetItemExpr(base, index % n, self.frame.span(node))
@@ -227,3 +232,9 @@ class Expressions(Evaluator):
 
     def known_names(self) -> list[str]:
         return [*self.frame.scope.names, *super().known_names()]
+
+
+def _method_hint(node: ast.Attribute) -> str:
+    """What to write instead of `x.name` on a tensor, a tile or a scalar."""
+    entry = ops.find_dsl("", node.attr)
+    return f"write pl.{entry.name}({ast.unparse(node.value)}, ...)" if entry is not None else "a tensor or tile has .shape and .dtype"

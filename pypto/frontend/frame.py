@@ -23,8 +23,9 @@ from pypto.frontend.values import contains_expr, is_const_expr, number_expr, typ
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.rewrite import free_vars
+from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt, seq
-from pypto.ir.types import PtrType, ScalarType
+from pypto.ir.types import ArrayType, PtrType, ScalarType
 from pypto.language.symbols import SymbolicInt
 from pypto.span import Span
 
@@ -112,10 +113,10 @@ class Frame:
     def span(self, node: ast.AST) -> Span:
         return self.source.span(node, self.index, self.ordinal)
 
-    def error(self, kind: type[Error], message: str, node: ast.AST, hint: str | None = None, note: str | None = None) -> Error:
+    def error(self, kind: type[Error], message: str, node: ast.AST, hint: str, note: str | None = None) -> Error:
         return error_at(kind, message, self.source, node, hint, note)
 
-    def fail(self, kind: type[Error], message: str, node: ast.AST, hint: str | None = None, note: str | None = None) -> NoReturn:
+    def fail(self, kind: type[Error], message: str, node: ast.AST, hint: str, note: str | None = None) -> NoReturn:
         raise self.error(kind, message, node, hint, note)
 
     def warn(self, message: str, node: ast.AST) -> None:
@@ -167,7 +168,7 @@ class Frame:
             try:
                 return number_expr(value, self.span(node))
             except OverflowError as e:
-                self.fail(ParserTypeError, str(e), node)
+                self.fail(ParserTypeError, str(e), node, "integers lie within -2**63 .. 2**63 - 1")
         if isinstance(value, SymbolicInt):
             return self.context.program.extent(value)
         if not is_constant(value):
@@ -179,7 +180,8 @@ class Frame:
         """A scalar operand: never a nested call (it is bound to a variable first)."""
         e = self.expr(value, node)
         if not isinstance(e.type, ScalarType):
-            self.fail(ParserTypeError, f"expected a scalar, got {type_text(e.type)}", node)
+            hint = "read one element with pl.read(x, indices)" if isinstance(e.type, (ShapedType, ArrayType)) else "use one of its elements"
+            self.fail(ParserTypeError, f"expected a scalar, got {type_text(e.type)}", node, hint)
         return self.plain(e, node)
 
     def plain(self, e: Expr, node: ast.AST) -> Expr:

@@ -106,9 +106,11 @@ def _options(
     type: Any, level: Any, role: Any, strict_ssa: Any, auto_scope: Any, attrs: Mapping[str, Any] | None, external_source: Any
 ) -> FunctionOptions:
     if not isinstance(type, FunctionType):
-        raise ParserSyntaxError(f"type= of pl.function must be a pl.FunctionType, got {type!r}")
+        what = f"type= of pl.function must be a pl.FunctionType, got {type!r}"
+        raise ParserSyntaxError(what, hint="type=pl.FunctionType.InCore, or one of its other members")
     if not isinstance(auto_scope, bool):
-        raise ParserSyntaxError(f"auto_scope= of pl.function must be True or False, got {auto_scope!r}")
+        what = f"auto_scope= of pl.function must be True or False, got {auto_scope!r}"
+        raise ParserSyntaxError(what, hint="leave auto_scope out, or write auto_scope=False")
     if external_source is not None:
         raise NotSupportedError(
             "external_source: device sources are not executed on a host", hint="write the kernel in the language"
@@ -191,7 +193,8 @@ def _parameters(frame: Frame, member: bool) -> list[tuple[Var, ParamDirection]]:
         type_ = type_of(frame, form, node.annotation)
         if isinstance(type_, ScalarType):
             if direction is ParamDirection.InOut:
-                frame.fail(ParserTypeError, f"Scalar parameter '{name}' cannot be pl.InOut", node.annotation)
+                hint = "return the value, or write it into a one-element tensor"
+                frame.fail(ParserTypeError, f"Scalar parameter '{name}' cannot be pl.InOut", node.annotation, hint)
             if name in builder.symbols and not source.raw:
                 frame.fail(ParserTypeError, f"Parameter '{name}' shadows the dynamic symbol '{name}'", node, "rename one of them")
         v = Var(name, type_, frame.span(node))

@@ -45,6 +45,7 @@ class _Constant(Exception):
         self.name = name
 
 
+_OPEN = "pass a tensor of the annotated shape and dtype, or annotate the parameter with a bare pl.Tensor, which takes any"
 _KINDS = {"incore": FunctionType.InCore, "opaque": FunctionType.Opaque}
 
 
@@ -129,7 +130,8 @@ def _parameter(
     if form is None and not isinstance(arg.type, TensorType):
         return arg.type, arg
     if not isinstance(arg.type, TensorType):
-        x.fail(ParserTypeError, f"{what} takes a tensor, got {type_text(arg.type)}", node)
+        hint = "pass a tensor, or annotate the parameter with a dtype if it is a scalar"
+        x.fail(ParserTypeError, f"{what} takes a tensor, got {type_text(arg.type)}", node, hint)
     return _tensor_type(x, node, frame, form, what, arg.type, symbols), arg
 
 
@@ -141,15 +143,16 @@ def _tensor_type(
     if isinstance(form, Annotation) and form.form == "tensor":
         declared = tuple(form.shape) if isinstance(form.shape, (list, tuple)) else None
         if form.dtype is not None and form.dtype is not actual.dtype:
-            x.fail(ParserTypeError, f"{what} has dtype {describe(form.dtype)}, got pl.{actual.dtype.name}", node)
+            message = f"{what} has dtype {describe(form.dtype)}, got pl.{actual.dtype.name}"
+            x.fail(ParserTypeError, message, node, _OPEN)
     if declared is not None and len(declared) != len(actual.shape):
-        x.fail(ParserTypeError, f"{what} has rank {len(declared)}, got {type_text(actual)}", node)
+        x.fail(ParserTypeError, f"{what} has rank {len(declared)}, got {type_text(actual)}", node, _OPEN)
     dims: list[Expr] = []
     for i, d in enumerate(actual.shape):
         want = declared[i] if declared is not None else None
         have = const_dim(d)
         if type(want) is int and have is not None and want != have:
-            x.fail(ParserTypeError, f"{what}: dimension {i} is {want}, got {have}", node)
+            x.fail(ParserTypeError, f"{what}: dimension {i} is {want}, got {have}", node, _OPEN)
         if isinstance(want, DynVar):
             dims.append(frame.context.program.symbol(want.name))
         else:

@@ -8,6 +8,7 @@ from its call site.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from pypto.errors import NotSupportedError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError
@@ -77,7 +78,8 @@ def function(x: Expressions, node: ast.Call, f: Any) -> Any:
     if f.kind in ("incore", "opaque"):
         return call_helper(x, node, f)
     if f.kind == "extern":
-        x.fail(NotSupportedError, f"external kernel '{f.source.name}': device sources are not executed on a host", node)
+        what = f"external kernel '{f.source.name}': device sources are not executed on a host"
+        x.fail(NotSupportedError, what, node, f"write '{f.source.name}' in the language, as a @pl.jit.incore helper")
     x.fail(
         UnsupportedFeatureError,
         f"Unsupported function call: {ast.unparse(node)}",
@@ -105,9 +107,8 @@ def call_member(x: Expressions, node: ast.Call, name: str) -> Expr:
     if x.frame.raw:
         return _printed_call(x, node, name, signature)
     if signature is None:
-        known = sorted({*program.functions, *program.pending})
-        hint = closest(name, known) or (f"known functions: {', '.join(known)}" if known else None)
-        x.fail(UndefinedVariableError, f"Function '{name}' not defined in program", node, hint)
+        known = {*program.functions, *program.pending}
+        x.fail(UndefinedVariableError, f"Function '{name}' not defined in program", node, known_functions(name, known))
     attrs: dict[str, Any] = {}
     for k in node.keywords:
         if k.arg == "attrs":
@@ -120,7 +121,7 @@ def call_member(x: Expressions, node: ast.Call, name: str) -> Expr:
                 "kernels of a program are called with positional arguments",
             )
     if len(node.args) != len(signature.params):
-        _arity(x, node, "Function", name, len(signature.params))
+        _arity(x, node, "Function", name, [p.name_hint for p in signature.params])
     args = tuple(x.frame.plain(x.frame.expr(x.value(a), a), a) for a in node.args)
     return _call(x, node, signature, args, attrs)
 
@@ -149,9 +150,21 @@ def _printed_call(x: Expressions, node: ast.Call, name: str, signature: Signatur
     return Call(GlobalVar(name), args, kwargs, Attrs(attrs), type_, x.frame.span(node))
 
 
-def _arity(x: Expressions, node: ast.Call, what: str, name: str, expected: int) -> NoReturn:
+def _arity(x: Expressions, node: ast.Call, what: str, name: str, parameters: Sequence[str]) -> NoReturn:
     got = len(node.args) + len(node.keywords)
-    x.fail(ParserTypeError, f"{what} '{name}' expects {expected} argument(s), got {got}", node)
+    message = f"{what} '{name}' expects {len(parameters)} argument(s), got {got}"
+    x.fail(ParserTypeError, message, node, parameters_text(name, parameters))
+
+
+def parameters_text(name: str, parameters: Iterable[str]) -> str:
+    """How a function of the program is called."""
+    return f"call it as {name}({', '.join(parameters)})"
+
+
+def known_functions(name: str, known: Iterable[str]) -> str:
+    """A hint for a function that the program does not have."""
+    names = sorted(known)
+    return closest(name, names) or (f"known functions: {', '.join(names)}" if names else f"define '{name}' with @pl.function")
 
 
 def _recursive(x: Expressions, node: ast.AST, names: list[str]) -> NoReturn:
@@ -168,16 +181,17 @@ def bind(x: Expressions, node: ast.Call, f: Helper, what: str) -> dict[str, Any]
     positional = [p.arg for p in (*a.posonlyargs, *a.args)]
     only_positional = {p.arg for p in a.posonlyargs}
     if len(node.args) > len(positional):
-        _arity(x, node, what, source.name, len(positional))
+        _arity(x, node, what, source.name, positional)
     given: dict[str, tuple[Any, ast.AST]] = {}
     for name, arg in zip(positional, node.args, strict=False):
         given[name] = (x.value(arg), arg)
     for k in node.keywords:
         if k.arg is None or k.arg not in source.parameters or k.arg in only_positional:
-            hint = closest(k.arg or "", source.parameters)
+            hint = closest(k.arg or "", source.parameters) or parameters_text(source.name, source.parameters)
             x.fail(ParserTypeError, f"{what} '{source.name}' does not accept keyword argument '{k.arg}'", k.value, hint)
         if k.arg in given:
-            x.fail(ParserTypeError, f"{what} '{source.name}' got two values for '{k.arg}'", k.value)
+            message = f"{what} '{source.name}' got two values for '{k.arg}'"
+            x.fail(ParserTypeError, message, k.value, parameters_text(source.name, source.parameters))
         given[k.arg] = (x.value(k.value), k.value)
     values: dict[str, Any] = {}
     for name in source.parameters:
@@ -187,7 +201,7 @@ def bind(x: Expressions, node: ast.Call, f: Helper, what: str) -> dict[str, Any]
         elif name in source.defaults:
             values[name] = source.defaults[name]
         else:
-            _arity(x, node, what, source.name, len(source.parameters))
+            _arity(x, node, what, source.name, source.parameters)
     return values
 
 
@@ -197,7 +211,8 @@ def _argument(x: Expressions, value: Any, at: ast.AST, what: str, function: str,
     if isinstance(value, Expr):
         return x.frame.plain(value, at)
     if not contains_expr(value) and not is_constant(value) and not is_helper(value):
-        x.fail(ParserTypeError, f"{what} '{function}': argument '{name}' is {describe(value)}", at)
+        hint = "helpers take tensors, tiles, scalars, plain constants and other helpers"
+        x.fail(ParserTypeError, f"{what} '{function}': argument '{name}' is {describe(value)}", at, hint)
     return value
 
 

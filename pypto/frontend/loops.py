@@ -18,6 +18,7 @@ from pypto.frontend import raw, scopes
 from pypto.frontend.branches import Yield, assigned, condition, read_yield, split_yield
 from pypto.frontend.calls import need_constant
 from pypto.frontend.constants import describe, is_number
+from pypto.frontend.diagnostics import closest
 from pypto.frontend.values import number_expr, retag, scalar_dtype, type_text
 from pypto.ir import scalar
 from pypto.ir.expr import ConstInt, Expr, IterArg, Var
@@ -61,7 +62,8 @@ def for_loop(s: Statements, node: ast.For) -> None:
     elif name == "split_aiv":
         scopes.split_aiv_loop(s, node, call)
     else:
-        s.frame.fail(ParserSyntaxError, f"a loop must iterate over {_ITERATORS}, not {construct[0].spelling}", node.iter)
+        what = f"a loop must iterate over {_ITERATORS}, not {construct[0].spelling}"
+        s.frame.fail(ParserSyntaxError, what, node.iter, "for i in pl.range(n):")
 
 
 # -- counted loops -------------------------------------------------------------------------------------------------
@@ -111,9 +113,11 @@ def _keywords(s: Statements, call: ast.Call, name: str) -> dict[str, ast.expr]:
     found: dict[str, ast.expr] = {}
     for k in call.keywords:
         if k.arg == "stage" and name != "pipeline":
-            s.frame.fail(ParserSyntaxError, f"'stage' belongs to pl.pipeline, not to pl.{name}", k.value)
+            what = f"'stage' belongs to pl.pipeline, not to pl.{name}"
+            s.frame.fail(ParserSyntaxError, what, k.value, "write pl.pipeline(..., stage=2), or leave stage= out")
         if k.arg not in allowed:
-            s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in pl.{name}()", k.value)
+            hint = closest(k.arg or "", allowed) or f"pl.{name} takes bounds by position, and the keywords {', '.join(sorted(allowed))}"
+            s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in pl.{name}()", k.value, hint)
         found[k.arg] = k.value
     if name == "unroll" and "init_values" in found and not s.frame.raw:
         s.frame.fail(
@@ -128,7 +132,8 @@ def _keywords(s: Statements, call: ast.Call, name: str) -> dict[str, ast.expr]:
 def _bounds(s: Statements, call: ast.Call, name: str) -> Bounds:
     frame = s.frame
     if not 1 <= len(call.args) <= 3:
-        frame.fail(ParserSyntaxError, f"pl.{name} takes 1 to 3 bounds, got {len(call.args)}", call)
+        hint = f"pl.{name}(stop), pl.{name}(start, stop) or pl.{name}(start, stop, step)"
+        frame.fail(ParserSyntaxError, f"pl.{name} takes 1 to 3 bounds, got {len(call.args)}", call, hint)
     values = [s.x.value(a) for a in call.args]
     nodes = list(call.args)
     if name == "unroll":
@@ -148,7 +153,8 @@ def _bounds(s: Statements, call: ast.Call, name: str) -> Bounds:
     if len(made) == 2:
         made.append(_bound(s, 1, call, dtype))
     if isinstance(made[2], ConstInt) and made[2].value == 0:
-        frame.fail(ParserSyntaxError, f"the step of pl.{name} must not be zero", nodes[-1])
+        hint = "step 1 visits every index, -1 counts down; leave the step out for 1"
+        frame.fail(ParserSyntaxError, f"the step of pl.{name} must not be zero", nodes[-1], hint)
     return Bounds(made[0], made[1], made[2], dtype)
 
 
@@ -164,7 +170,8 @@ def _stage(s: Statements, call: ast.Call, keywords: dict[str, ast.expr]) -> int:
         s.frame.fail(ParserSyntaxError, "pl.pipeline needs stage=", call, "pl.pipeline(..., stage=2)")
     value = need_constant(s.x, s.x.value(node), node, "'stage' of pl.pipeline")
     if type(value) is not int or value < 1:
-        s.frame.fail(ParserSyntaxError, f"'stage' of pl.pipeline must be a positive integer, got {describe(value)}", node)
+        what = f"'stage' of pl.pipeline must be a positive integer, got {describe(value)}"
+        s.frame.fail(ParserSyntaxError, what, node, "stage=2 doubles the buffers, stage=1 is pl.range")
     return value
 
 
@@ -204,11 +211,13 @@ def carried(s: Statements, target: ast.expr, init: ast.expr, declared: dict[str,
         frame.fail(ParserSyntaxError, "init_values must be a tuple or a list", init, "init_values=(x,)")
     names = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
     if len(names) != len(values):
-        frame.fail(ParserSyntaxError, f"Mismatch: {len(names)} iter_args but {len(values)} init_values", target)
+        what = f"Mismatch: {len(names)} iter_args but {len(values)} init_values"
+        frame.fail(ParserSyntaxError, what, target, "give each carried name its initial value: (x, y) goes with init_values=(x0, y0)")
     out: Carries = []
     for t, v, n in zip(names, values, init.elts, strict=True):
         if not isinstance(t, ast.Name):
-            frame.fail(ParserSyntaxError, f"a carried value needs a plain name, got {ast.unparse(t)}", t)
+            what = f"a carried value needs a plain name, got {ast.unparse(t)}"
+            frame.fail(ParserSyntaxError, what, t, "for i, (x, y) in pl.range(..., init_values=(x0, y0))")
         e = frame.expr(v, n)
         e = e if frame.raw else frame.held(e, t.id, n)
         out.append((t, IterArg(t.id, declared.get(t.id) or e.type, e, frame.span(t))))
@@ -250,6 +259,7 @@ def _close(s: Statements, body: list[Stmt], carries: Carries, yielded: Yield | N
             ParserSyntaxError,
             f"For loop has {len(carries)} iteration arguments but {len(yielded.names)} return variables",
             yielded.node,
+            f"{', '.join(t.id + '_next' for t, _ in carries)} = pl.yield_({', '.join(t.id for t, _ in carries)})",
         )
     like = [a.type for _, a in carries] if len(carries) == len(yielded.values) else yielded.values
     values = yielded.exprs(frame, like)
@@ -316,9 +326,10 @@ def _explicit_while(s: Statements, node: ast.For, call: ast.Call) -> None:
     carries = carried(s, node.target, keywords["init_values"], s.declared())
     first = s.construct_call(node.body[0].value) if isinstance(node.body[0], ast.Expr) else None
     if first is None or first[0].name != "cond":
-        frame.fail(ParserSyntaxError, "the first statement of a pl.while_ loop must be pl.cond(...)", node.body[0])
+        what = "the first statement of a pl.while_ loop must be pl.cond(...)"
+        frame.fail(ParserSyntaxError, what, node.body[0], f"begin the body with pl.cond({carries[0][0].id if carries else 'x'} < limit)")
     if len(first[1].args) != 1 or first[1].keywords:
-        frame.fail(ParserSyntaxError, "pl.cond takes one condition", first[1])
+        frame.fail(ParserSyntaxError, "pl.cond takes one condition", first[1], "join several with `and`: pl.cond(x < n and y > 0)")
     names = [n for n in assigned(s, node.body) if n not in _own(carries)]
     frame.prepare(names, node)
     frame.scope.forget_constants(names)

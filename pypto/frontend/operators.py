@@ -66,7 +66,7 @@ def binary(x: Expressions, node: ast.BinOp, left: Any, right: Any) -> Any:
     if build is None and x.frame.raw:
         build = _PRINTED.get(kind)
     if build is None:
-        x.fail(UnsupportedFeatureError, f"Unsupported binary operator: {kind.__name__}", node, INSTEAD.get(kind))
+        x.fail(UnsupportedFeatureError, f"Unsupported binary operator: {kind.__name__}", node, INSTEAD[kind])
     if is_shaped(left) or is_shaped(right):
         return _shaped(x, node, name, left, right)
     a, b = _pair(x, node, left, right)
@@ -94,6 +94,7 @@ def _operand(x: Expressions, node: ast.expr, value: Any) -> Expr:
             f"Expression must be ScalarExpr or Var with ScalarType, got {type(value).__name__} with type "
             f"{type(value.type).__name__}",
             node,
+            "take one element, with pl.read(x, indices), or use the operators of pypto.language on the whole",
         )
     return x.frame.scalar(value, node)
 
@@ -102,8 +103,7 @@ def _typed(x: Expressions, node: ast.expr, build: Build, a: Expr, b: Expr) -> Ex
     try:
         return build(a, b, x.frame.span(node))
     except TypeError as e:
-        hint = "convert one side with pl.cast(value, pl.FP32) or another dtype" if "category" in str(e) else None
-        x.fail(ParserSyntaxError, str(e), node, hint)
+        x.fail(ParserSyntaxError, str(e), node, "convert one side with pl.cast(value, pl.FP32) or another dtype")
 
 
 def _shaped(x: Expressions, node: ast.expr, name: str, left: Any, right: Any) -> Expr:
@@ -140,7 +140,9 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
     if isinstance(node.op, ast.USub) and is_shaped(value):
         return x.apply(node, "neg", value)
     if is_shaped(value):
-        x.fail(UnsupportedFeatureError, f"Unsupported unary operator: {type(node.op).__name__} on {type_text(value.type)}", node)
+        what = f"Unsupported unary operator: {type(node.op).__name__} on {type_text(value.type)}"
+        hint = "compare with the opposite operator" if isinstance(node.op, ast.Not) else "use -x - 1 for the complement of integers"
+        x.fail(UnsupportedFeatureError, what, node, hint)
     e = _operand(x, node, value)
     build = {ast.USub: scalar.neg, ast.Not: scalar.not_, ast.Invert: scalar.bit_not}[type(node.op)]
     if isinstance(node.op, ast.USub) and is_const_expr(e) and not x.frame.raw and isinstance(e, (ConstInt, ConstFloat)):
@@ -148,7 +150,7 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
     try:
         return build(e, x.frame.span(node))
     except TypeError as error:
-        x.fail(ParserSyntaxError, str(error), node)
+        x.fail(ParserSyntaxError, str(error), node, "convert the value with pl.cast first")
 
 
 def logic(x: Expressions, node: ast.BoolOp, values: list[Any]) -> Any:
@@ -163,13 +165,14 @@ def logic(x: Expressions, node: ast.BoolOp, values: list[Any]) -> Any:
 def extremum(x: Expressions, node: ast.Call, name: str) -> Any:
     """`pl.min(a, b)` and `pl.max(a, b)` of scalars."""
     if len(node.args) != 2 or node.keywords:
-        x.fail(ParserSyntaxError, f"pl.{name} takes exactly two scalars", node)
+        x.fail(ParserSyntaxError, f"pl.{name} takes exactly two scalars", node, f"nest the calls for more: pl.{name}(pl.{name}(x, y), z)")
     left, right = (x.value(a) for a in node.args)
     if is_shaped(left) or is_shaped(right):
         x.fail(ParserTypeError, f"pl.{name} takes scalars, not tensors or tiles", node, f"use pl.{name}imum")
     if is_number(left) and is_number(right) and not x.frame.raw:
         if type(left) is not type(right):
-            x.fail(ParserTypeError, f"pl.{name}: {describe(left)} and {describe(right)} differ in type", node)
+            what = f"pl.{name}: {describe(left)} and {describe(right)} differ in type"
+            x.fail(ParserTypeError, what, node, "write both as integers or both as floats")
         return min(left, right) if name == "min" else max(left, right)
     a, b = _pair(x, node, left, right)
     return _typed(x, node, scalar.min_ if name == "min" else scalar.max_, a, b)
@@ -178,12 +181,15 @@ def extremum(x: Expressions, node: ast.Call, name: str) -> Any:
 def constant(x: Expressions, node: ast.Call) -> Expr:
     """`pl.const(number, dtype)`."""
     if len(node.args) != 2 or node.keywords:
-        x.fail(ParserSyntaxError, "pl.const takes exactly 2 arguments: a numeric literal and a dtype", node)
+        what = "pl.const takes exactly 2 arguments: a numeric literal and a dtype"
+        x.fail(ParserSyntaxError, what, node, "pl.const(1, pl.INT32)")
     value, dtype = x.value(node.args[0]), x.value(node.args[1])
     if not is_number(value):
-        x.fail(ParserSyntaxError, f"pl.const needs a numeric literal first, got {describe(value)}", node.args[0])
+        what = f"pl.const needs a numeric literal first, got {describe(value)}"
+        x.fail(ParserSyntaxError, what, node.args[0], "pl.const(1, pl.INT32); a run-time value is converted by pl.cast")
     if not isinstance(dtype, DataType):
-        x.fail(ParserTypeError, f"pl.const needs a dtype second, got {describe(dtype)}", node.args[1])
+        what = f"pl.const needs a dtype second, got {describe(dtype)}"
+        x.fail(ParserTypeError, what, node.args[1], "pl.const(1, pl.INT32)")
     return typed_number(x, node, value, dtype)
 
 
@@ -197,5 +203,6 @@ def typed_number(x: Expressions, node: ast.expr, value: Any, dtype: DataType) ->
     whole = isinstance(value, int) or value.is_integer()
     made = retag(int(value), dtype, span) if whole else None
     if not isinstance(made, ConstInt) or made.dtype is not dtype:
-        x.fail(ParserSyntaxError, f"{value!r} is not a value of {dtype}", node)
+        hint = f"write a number that {dtype} holds, or another dtype"
+        x.fail(ParserSyntaxError, f"{value!r} is not a value of {dtype}", node, hint)
     return made

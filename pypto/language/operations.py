@@ -63,7 +63,8 @@ class Unsupported(_KernelName):
         self.reason = reason
 
     def error(self) -> NotSupportedError:
-        return NotSupportedError(f"{self.spelling} is not supported: {self.reason}")
+        hint = "do this step outside the kernel, or with the operators there are: docs/operators.md lists them"
+        return NotSupportedError(f"{self.spelling} is not supported: {self.reason}", hint=hint)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self.error()

@@ -8,22 +8,38 @@ finally lowered for the device and for the host.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pypto.config import NATIVE_OPT
-from pypto.debug import interpret
+from pypto.config import CFLAGS, NATIVE_OPT
+from pypto.debug import Placement, interpret
 from pypto.enums import MemoryPlanner
 from pypto.ir.program import Program
 from pypto.jit import JITFunction
-from pypto.passes.context import PassContext, PassOptions
+from pypto.passes.context import ROUNDTRIP, PassContext, PassOptions
 from pypto.passes.framework import Pass
 from pypto.passes.pipeline import lower
 
-__all__ = ["ALL", "BRIEF", "Way", "assert_same_bits", "everywhere", "interpreted", "native"]
+__all__ = [
+    "ALL",
+    "BRIEF",
+    "DEFAULT",
+    "Way",
+    "agree",
+    "agree_interpreted",
+    "agree_natively",
+    "arrays",
+    "assert_same_bits",
+    "copies",
+    "environment",
+    "everywhere",
+    "native",
+    "on_the_way",
+    "stages",
+]
 
 
 class Way(NamedTuple):
@@ -55,54 +71,77 @@ STAGES = (
 
 
 @contextmanager
-def _optimizations(on: bool) -> Iterator[None]:
-    before = os.environ.get(NATIVE_OPT.name)
-    os.environ[NATIVE_OPT.name] = "1" if on else "0"
+def environment(**values: str) -> Iterator[None]:
+    """Environment variables for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[NATIVE_OPT.name]
-        else:
-            os.environ[NATIVE_OPT.name] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
-def _copies(args: Sequence[Any]) -> list[Any]:
+@contextmanager
+def on_the_way(way: Way) -> Iterator[None]:
+    """Everything that decides how kernels are compiled.
+
+    All but the default are compiled with -O0: that is quicker, and what the C means is checked by two compilers of sorts.
+    """
+    flags = os.environ.get(CFLAGS.name, "") + ("" if way == DEFAULT else " -O0")
+    switches = {NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags.strip()}
+    with environment(**switches), PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers):
+        yield
+
+
+def copies(args: Sequence[Any]) -> list[Any]:
     return [a.copy(order="K") if isinstance(a, np.ndarray) else a for a in args]
 
 
-def _arrays(args: Sequence[Any]) -> list[np.ndarray]:
+def arrays(args: Sequence[Any]) -> list[np.ndarray]:
     return [a for a in args if isinstance(a, np.ndarray)]
 
 
 def native(kernel: JITFunction, args: Sequence[Any], way: Way = DEFAULT) -> list[np.ndarray]:
-    """The arrays after a native call on copies."""
-    given = _copies(args)
-    with _optimizations(way.optimize), PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers):
-        kernel(*given)
-    return _arrays(given)
+    """The arrays after a native call on copies.
+
+    Options of the environment are read when a kernel is specialized, which `compile` does and a repeated call does not.
+    """
+    given = copies(args)
+    with on_the_way(way):
+        kernel.compile(*given)(*given)
+    return arrays(given)
 
 
-def interpreted(program: Program, args: Sequence[Any], entry: str | None = None) -> list[np.ndarray]:
-    """The arrays after interpreting a program on copies."""
-    given = _copies(args)
-    interpret(program, given, entry)
-    return _arrays(given)
+def stages(program: Program, ways: Iterable[Way] = (DEFAULT,), early: bool = True) -> Iterator[tuple[str, Program, Placement]]:
+    """The program as parsed, after the passes that change its form, and as each planner leaves it for the host.
 
-
-def stages(program: Program, way: Way = DEFAULT) -> Iterator[tuple[str, Program]]:
-    """The program as parsed, after each pass of `STAGES`, and as lowered."""
-    kept: list[tuple[str, Program]] = []
+    Every pass of the first planner is followed by the round trips through text and binary form.  Places in memory mean
+    nothing before the host's storage is legalized: until then a tile is the value of its variable.
+    """
+    kept: list[tuple[str, Program, Placement]] = [("as parsed", program, Placement.VALUES)]
 
     def watch(_: int, p: Pass, after: Program) -> None:
         if p.name in STAGES:
-            kept.append((f"after {p.name}", after))
+            kept.append((f"after {p.name}", after, Placement.VALUES))
 
-    lowered = lower(program, PassOptions(memory_planner=way.planner, enable_buffer_ir=way.buffers), watch=watch)
-    yield "as parsed", program
-    yield from kept
-    yield "lowered for the device", lowered.device
-    yield "lowered for the host", lowered.host
+    level: int | None = ROUNDTRIP
+    for planner, buffers in dict.fromkeys((w.planner, w.buffers) for w in ways):
+        lowered = lower(program, PassOptions(memory_planner=planner, enable_buffer_ir=buffers), level=level, watch=watch)
+        if level is not None:
+            yield from kept if early else ()
+            level = None
+        yield f"for the host, {Way(planner, buffers)}", lowered.host, _MEANING[planner]
+
+
+_MEANING = {
+    MemoryPlanner.PYPTO: Placement.ADDRESSED,
+    MemoryPlanner.DSA_RP: Placement.ADDRESSED,
+    MemoryPlanner.PTOAS: Placement.PRIVATE,
+}
 
 
 def assert_same_bits(got: Sequence[np.ndarray], want: Sequence[np.ndarray], what: str) -> None:
@@ -121,14 +160,52 @@ def assert_same_bits(got: Sequence[np.ndarray], want: Sequence[np.ndarray], what
             )
 
 
-def everywhere(kernel: JITFunction, *args: Any, ways: Iterable[Way] = BRIEF, interpreter: bool = True) -> list[np.ndarray]:
-    """The arrays among `args` after a call, which every way agrees on."""
+def agree(kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF, early: bool = True) -> list[list[np.ndarray]]:
+    """The arrays after each call, on which every way agrees; all calls must ask for one specialization.
+
+    `early` off: the chip decides what the kernel means (a conversion by several hops), so that it is interpreted only as
+    the host runs it.
+    """
     ways = tuple(ways)
-    want = native(kernel, args, ways[0])
+    wanted = agree_natively(lambda args, way: native(kernel, args, way), calls, ways)
+    program = kernel.specialize(*calls[0])
+    entry = program.get_function(kernel.__name__)
+    assert entry is not None
+    # A scalar that the language needs as a constant is no parameter of the program.
+    known = {p.name_hint for p in entry.params}
+    kept = [i for i, name in enumerate(kernel.source.parameters) if name in known]
+    agree_interpreted(program, kernel.__name__, kept, calls, wanted, ways, early)
+    return wanted
+
+
+def everywhere(kernel: JITFunction, *args: Any, ways: Iterable[Way] = BRIEF, early: bool = True) -> list[np.ndarray]:
+    """The arrays among `args` after one call, on which every way agrees."""
+    return agree(kernel, args, ways=ways, early=early)[0]
+
+
+def agree_natively(
+    call: Callable[[Sequence[Any], Way], list[np.ndarray]], calls: Sequence[Sequence[Any]], ways: Sequence[Way]
+) -> list[list[np.ndarray]]:
+    """The arrays after each call, on which the ways to native code agree."""
+    wanted = [call(args, ways[0]) for args in calls]
     for way in ways[1:]:
-        assert_same_bits(native(kernel, args, way), want, f"native, {way}")
-    if interpreter:
-        program = kernel.specialize(*args)
-        for stage, p in stages(program):
-            assert_same_bits(interpreted(p, args, kernel.__name__), want, f"interpreted {stage}")
-    return want
+        for args, want in zip(calls, wanted, strict=True):
+            assert_same_bits(call(args, way), want, f"native, {way}")
+    return wanted
+
+
+def agree_interpreted(
+    program: Program,
+    entry: str,
+    kept: Iterable[int],
+    calls: Sequence[Sequence[Any]],
+    wanted: Sequence[Sequence[np.ndarray]],
+    ways: Sequence[Way],
+    early: bool,
+) -> None:
+    """Demand that interpreting every stage gives what was `wanted`; `kept` are the arguments that the program takes."""
+    for stage, p, placement in stages(program, ways, early):
+        for args, want in zip(calls, wanted, strict=True):
+            given = copies(args)
+            interpret(p, [given[i] for i in kept], entry, placement)
+            assert_same_bits(arrays(given), want, f"interpreted, {stage}")

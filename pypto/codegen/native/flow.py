@@ -147,7 +147,8 @@ def _same_elements(w: Compute, r: Read) -> bool:
     rect = written_rect(w)
     if rect is None or r.pattern == MASK:
         return False
-    if same_mapping(w.dst, r.view) and covers(rect, (r.rows, r.cols)):
+    # A read stays within its view: a writer of all of it needs no further proof.
+    if same_mapping(w.dst, r.view) and (covers(rect, (r.rows, r.cols)) or _overwrites(w, r.view)):
         return True
     # A column read as a row, or the other way round: the same line of elements under another shape.
     written, read = _line(w.dst, *rect), _line(r.view, r.rows, r.cols)

@@ -143,7 +143,8 @@ class BufferBuilder(Base):
         self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, *rect, False, name, span))
 
     def on_buffer_copy(self, var: Var | None, call: Call, span: Span) -> None:
-        self.copy(self.view(call.args[1]), self.view(call.args[0]), self.rect(call.args[1]), "copy", span)
+        assert isinstance(call.args[1].type, BufferType)
+        self.copy(self.view(call.args[1]), self.view(call.args[0]), _whole(call.args[1].type), "copy", span)
 
     def on_buffer_extract(self, var: Var | None, call: Call, span: Span) -> None:
         source = call.args[0]
@@ -152,7 +153,7 @@ class BufferBuilder(Base):
         at = (call.args[1], call.args[2])
         shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (call.args[3].type, source.type))
         self.check(windows.transfer_check(at, shape, limits, span))
-        self.copy(self.view(call.args[3]), self.view(source).shifted(*at), self.rect(call.args[3]), "extract", span)
+        self.copy(self.view(call.args[3]), self.view(source).shifted(*at), _whole(call.args[3].type), "extract", span)
 
     def on_buffer_load(self, var: Var | None, call: Call, span: Span) -> None:
         self.transfer(call.args[0], call.args[1], call.args[2], call.args[3], False, span)
@@ -218,6 +219,11 @@ def _shape(t: BufferType) -> tuple[int, int]:
 def _elements(e: Expr) -> tuple[Expr, ...]:
     assert isinstance(e, MakeTuple)
     return e.elements
+
+
+def _whole(t: BufferType) -> tuple[Expr, Expr]:
+    rows, cols = _shape(t)
+    return const_index(rows), const_index(cols)
 
 
 def _pair(values: tuple[Expr, ...]) -> tuple[Expr, Expr]:

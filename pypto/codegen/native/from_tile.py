@@ -271,22 +271,24 @@ class TileBuilder(Base):
         operands = (Operand(FULL, gm, None, t.dtype), Operand(FULL, source, None, t.dtype))
         self.items.append(LaneOp(program, operands, gm, rows, cols, False, "store (atomic add)", span))
 
+    # Tiles are copied whole: what is not valid now may be declared valid again.
+
     def on_copy(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        rows, cols = _valid(_need(var).type)
+        rows, cols = _whole(_need(var).type)
         self.copy(self.view(_need(var)), self.view(call.args[0]), rows, cols, op.concept, span)
 
     def on_extract(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        rows, cols = _valid(_need(var).type)
+        rows, cols = _whole(_need(var).type)
         source = self.view(call.args[0]).shifted(call.args[1], call.args[2])
         self.inside((call.args[1], call.args[2]), _need(var).type.shape, call.args[0].type.shape, span)  # type: ignore[attr-defined]
         self.copy(self.view(_need(var)), source, rows, cols, op.concept, span)
 
     def on_insert(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         target, result = self.view(call.args[0]), self.view(_need(var))
-        rows, cols = _valid(call.args[0].type)
+        rows, cols = _whole(call.args[0].type)
         self.copy(result, target, rows, cols, op.concept, span)
         r, c = _pair(_elements(call.args[2]))
-        rows, cols = _valid(call.args[1].type)
+        rows, cols = _whole(call.args[1].type)
         self.inside((r, c), call.args[1].type.shape, call.args[0].type.shape, span)  # type: ignore[attr-defined]
         self.copy(result.shifted(r, c), self.view(call.args[1]), rows, cols, op.concept, span)
 
@@ -399,6 +401,11 @@ def _extents(t: Type) -> tuple[int, int]:
     if dims is None:
         raise InternalError(f"a tile of shape {t.shape} reached code generation")
     return prod(dims[:-1]), dims[-1]
+
+
+def _whole(t: Type) -> tuple[Expr, Expr]:
+    rows, cols = _extents(t)
+    return const_index(rows), const_index(cols)
 
 
 def _valid(t: Type) -> tuple[Expr, Expr]:

@@ -5,7 +5,7 @@ from jit_kit import COUNTING, Box, tool
 
 from pypto.jit import JITFunction, dispatch, programs
 from pypto.passes.context import TOKEN
-from pypto.runtime import launch
+from pypto.runtime import directories, launch, store
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +41,17 @@ def new_box(seed, tmp_path):
         return made[-1]
 
     return make
+
+
+@pytest.fixture
+def here(box, monkeypatch):
+    """This process uses the box, knows no root yet, and has not warned about anything."""
+    for name, value in box.env().items():
+        if name.startswith(("PYPTO_C", "CC_", "REAL_")):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setattr(directories, "_said", {})
+    monkeypatch.setattr(store, "_stores", {})
+    return box
 
 
 @pytest.fixture(params=["native", "ctypes"])

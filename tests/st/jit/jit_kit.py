@@ -104,6 +104,9 @@ class Box:
             HOME=str(self.dir / "home"),
             REAL_CC=shutil.which("cc") or "",
             PYTHONDONTWRITEBYTECODE="1",
+            # What costs time and is not looked at here.
+            OPENBLAS_NUM_THREADS="1",
+            PYPTO_VERIFY_LEVEL="none",
             PYTHONPATH=str(ROOT),
         )
         base.update({k: str(v) for k, v in changes.items() if v is not None})

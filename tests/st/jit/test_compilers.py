@@ -19,11 +19,9 @@ def builds(box, **kw):
 
 def test_each_compiler_has_artifacts_of_its_own(box):
     assert builds(box) == 1
-    assert builds(box) == 0
     other = tool(box.dir / "cc-other", OTHER)
     for env in ({"PYPTO_CC": other}, {"CFLAGS": "-O0"}, {"PYPTO_CC": f"{box.cc} -fno-builtin"}):
         assert builds(box, **env) == 1
-        assert builds(box, **env) == 0
     assert builds(box) == 0
     assert builds(box, PYPTO_CC=None, CC=other) == 0  # by the other variable: one compiler all the same
 
@@ -35,9 +33,7 @@ def test_another_file_of_the_same_name(box):
         tool(folder / "cc", OTHER.replace("99.1", text))
         path = {"PYPTO_CC": None, "PATH": f"{folder}:{os.environ['PATH']}"}
         assert builds(box, **path) == 1
-        assert builds(box, **path) == 0
     (box.dir / "link").symlink_to(box.dir / "second" / "cc")
-    assert builds(box, PYPTO_CC=box.dir / "link") == 0
     assert builds(box, PYPTO_CC="./link", cwd=box.dir) == 0
 
 

@@ -86,18 +86,16 @@ t.join()
 
 
 def test_verification_and_thread_counts_are_no_part_of_the_key(box):
-    for env in ({}, {"PYPTO_VERIFY_LEVEL": "none"}, {"PYPTO_VERIFY_LEVEL": "roundtrip"}, {"PYPTO_NUM_THREADS": 1}):
-        assert box.run(MODES, "plain", **env).words == ["3.0"]
+    assert box.run(MODES, "plain", PYPTO_VERIFY_LEVEL="roundtrip").words == ["3.0"]
     assert box.builds() == 1
     with_level = "with passes.PassContext(verification_level=passes.VerificationLevel.NONE): print(call(k))\n"
-    assert box.run(MODES.split("if sys.argv")[0] + with_level).words == ["3.0"]
+    assert box.run(MODES.split("if sys.argv")[0] + with_level, PYPTO_VERIFY_LEVEL="basic", PYPTO_NUM_THREADS=1).words == ["3.0"]
     assert box.builds() == 0
 
 
 def test_native_optimizations_are_read_when_a_kernel_is_looked_up(box):
-    assert box.run(MODES, "plain").words == ["3.0"]
     assert box.run(MODES, "plain", PYPTO_NATIVE_OPT=0).words == ["3.0"]
-    assert box.builds() == 2
+    assert box.builds() == 1
     code = """
 first = k.compile(ones(), ones())
 os.environ["PYPTO_NATIVE_OPT"] = "0"
@@ -107,7 +105,7 @@ try: k.compile(ones(), ones())
 except pypto.Error as e: print("PYPTO_NATIVE_OPT" in str(e), first is not second, first.inspect("c") != second.inspect("c"))
 """
     assert box.run(MODES.split("if sys.argv")[0] + code).words == ["True"] * 3
-    assert box.builds() == 0
+    assert box.builds() == 1
 
 
 def test_an_output_directory_is_filled_each_time(box):

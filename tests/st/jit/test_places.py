@@ -31,10 +31,8 @@ def can_mount(tmp_path_factory):
 
 HOMES = [
     {"HOME": "a_file"},
-    {"HOME": "/proc"},
     {"HOME": "/proc", "XDG_CACHE_HOME": "/proc/none"},
     {"PYPTO_CACHE_DIR": "/proc/none"},
-    {"PYPTO_CACHE_DIR": "a_file"},
     {"PYPTO_CACHE_DIR": "a_file/below"},
     {"PYPTO_CACHE_DIR": "x" * 5000},
     {"PYPTO_CACHE": "off"},
@@ -89,7 +87,7 @@ def test_read_only(box):
         return sorted((str(p), p.lstat().st_mtime_ns, p.lstat().st_size, p.lstat().st_mode) for p in box.root.rglob("*"))
 
     before = state()
-    for factor, builds in ((2.0, 0), (5.0, 1), (5.0, 1)):
+    for factor, builds in ((2.0, 0), (5.0, 1)):
         assert box.scale(factor, PYPTO_CACHE="readonly") == factor
         assert box.builds() == builds
     assert state() == before

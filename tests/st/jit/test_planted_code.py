@@ -4,9 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
-from jit_kit import NO_LAUNCHER, SCALE
+from jit_kit import NO_LAUNCHER, SCALE, call, scaled
+
+import pypto
+from pypto.runtime import directories, store
 
 CODE = SCALE.replace("FACTOR", "101.0")  # in the seed's cache
 
@@ -113,13 +117,18 @@ def parent(box):
 
 
 @pytest.mark.parametrize("loosen", [group, inside, owner, parent])
-def test_directories_that_others_can_write(box, loosen):
-    loosen(box)
-    p = box.run(CODE, **NO_LAUNCHER)
-    assert p.words == ["101.0"]
-    assert str(box.root) in p.err
-    assert p.warnings == 1
-    assert box.builds() == 1
+def test_directories_that_others_can_write(here, loosen):
+    assert call(scaled(3.0)) == 3.0
+    loosen(here)
+    store._stores.clear()
+    builds = pypto.cache_stats().private_builds
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert call(scaled(3.0)) == 3.0
+        assert [str(here.root) in str(w.message) for w in caught] == [True] * len(caught)
+        assert len(caught) == (1 if directories._said.pop(f"storage {here.root}", None) else 0)
+    assert pypto.cache_stats().private_builds == builds + 1
 
 
 def test_a_parent_with_the_sticky_bit_is_like_a_temporary_directory(box):

@@ -45,15 +45,12 @@ def test_names_of_the_module(box):
 
 
 def test_names_of_the_function_around(box):
-    both = FACTORY.replace("COLS", "n")
-    assert box.run(both).words == ["3.0"]
-    assert box.builds() == 1
-    assert box.run(LATER + both).words == ["3.0"]
-    assert box.builds() == 0
-    only = FACTORY.replace("COLS", "32")  # n in the annotation alone
-    assert box.run(only).words == ["3.0"]
-    assert box.run(LATER + only).words == ["3.0"]
-    assert box.builds() == 1
+    for columns in ("n", "32"):  # in annotation and body, and in the annotation alone
+        text = FACTORY.replace("COLS", columns)
+        assert box.run(text).words == ["3.0"]
+        assert box.builds() == 1
+        assert box.run(LATER + text).words == ["3.0"]
+        assert box.builds() == 0
 
 
 def test_what_cannot_be_found_is_named(box):

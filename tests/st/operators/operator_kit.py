@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from lab import Way
+from lab import Way, environment
 
 from pypto.config import CFLAGS, NATIVE_OPT
 from pypto.debug import interpret
@@ -193,27 +192,13 @@ def _ordinals(x: Array) -> Array:
 # -- runs ----------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {n: os.environ.get(n) for n in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for n, v in before.items():
-            if v is None:
-                del os.environ[n]
-            else:
-                os.environ[n] = v
-
-
 def compiled(
     kernel: JITFunction, args: Sequence[Any], way: Way = OPTIMIZED, *, c_optimizer: bool = True, platform: str = "a2a3sim"
 ) -> CompiledProgram:
     """The kernel as built for one way.  (A plain call would find what the process built first: it reads no environment.)"""
     flags = os.environ.get(CFLAGS.name, "") + ("" if c_optimizer else " -O0")
     with (
-        _environment(**{NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags.strip()}),
+        environment(**{NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags.strip()}),
         PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers, platform=platform),
     ):
         return kernel.compile(*args)

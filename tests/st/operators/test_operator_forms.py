@@ -21,6 +21,7 @@ D = DataType
 SHAPE = ROWS, COLUMNS = 32, 96
 PAIRS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "maximum": "", "minimum": ""}
 ALONE = {"neg": "-", "abs": "", "exp": "", "log": "", "sqrt": "", "relu": ""}
+EXPANDED = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min"}
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 INTEGERS_ONLY, FLOATS_ONLY = ("floordiv", "mod"), ("abs", "exp", "log", "sqrt")
@@ -58,6 +59,25 @@ def pairs(dtype: DataType, level: str) -> Iterator[Group]:
             yield Group(f"s {name} a", left, lambda a, b, s, f=f: f(np.broadcast_to(s, a.shape), a))
 
 
+def broadcasts(dtype: DataType) -> Iterator[Group]:
+    """A column `v` and a row `w` of the second tensor, repeated over the first."""
+    for axis, vector, of in (("row", "v", lambda b: b[:, 3:4]), ("col", "w", lambda b: b[5:6])):
+        for name, suffix in EXPANDED.items():
+            if name == "div" and not dtype.is_float():
+                continue
+            f, _, any_zero = ELEMENTWISE[name]
+            sign = PAIRS[name]
+            forms = [
+                *([f"a {sign} {vector}"] if sign else []),
+                f"pl.{name}(a, {vector})",
+                f"pl.{axis}_expand_{suffix}(a, {vector})",
+            ]
+            # Of two zeros, maximum and minimum give one by the operands' order: exchanged they would differ in its sign.
+            if name in ("add", "mul"):
+                forms.append(f"pl.{name}({vector}, a)")
+            yield Group(f"a {name} {vector}", forms, lambda a, b, s, f=f, of=of: f(a, of(b)), 0, any_zero)
+
+
 def others(dtype: DataType, level: str) -> Iterator[Group]:
     for name, sign in ALONE.items():
         if name not in FLOATS_ONLY or dtype.is_float():
@@ -77,7 +97,11 @@ def others(dtype: DataType, level: str) -> Iterator[Group]:
 
 
 def kernel(g: Group, dtype: DataType, level: str) -> list[Result]:
-    make = "pl.load({}, [0, 0], [32, 96])" if level == "tile" else "pl.slice({}, [32, 96], [0, 0])"
+    if level == "tile":
+        lines: tuple[str, ...] = ("a = pl.load(x, [0, 0], [32, 96])", "b = pl.load(y, [0, 0], [32, 96])")
+    else:
+        lines = ("a = pl.slice(x, [32, 96], [0, 0])", "b = pl.slice(y, [32, 96], [0, 0])")
+        lines += ("v = pl.slice(y, [32, 1], [0, 3])", "w = pl.slice(y, [1, 96], [5, 0])")
     masked = g.truth and level == "tile"
 
     def want(args: Any) -> Array:
@@ -88,7 +112,7 @@ def kernel(g: Group, dtype: DataType, level: str) -> list[Result]:
     return [
         Result(
             f"{text} ({level}, {dtype})",
-            (f"a = {make.format('x')}", f"b = {make.format('y')}") if n == 0 else (),
+            lines if n == 0 else (),
             text,
             D.UINT8 if masked else dtype,
             SHAPE,
@@ -107,7 +131,8 @@ def test_spellings(level: str, dtype: DataType, tmp_path: Any) -> None:
     x, y = data.pair(dtype, SHAPE, 10)
     scalars = (-2.75, 0.0) if dtype.is_float() else (3, -1)
     inputs = {"x": (SHAPE, dtype), "y": (SHAPE, dtype), "s": ((), dtype)}
-    kernels = [kernel(g, dtype, level) for g in (*pairs(dtype, level), *others(dtype, level))]
+    groups = [*pairs(dtype, level), *others(dtype, level), *(broadcasts(dtype) if level == "tensor" else ())]
+    kernels = [kernel(g, dtype, level) for g in groups]
     unit = Unit(f"spellings_{level}_{dtype.name.lower()}", inputs, kernels)
     check(
         unit, tmp_path, [{"x": x, "y": y, "s": s} for s in scalars], ways=(OPTIMIZED, PLAIN), c_optimizer=False, interpreted=(0,)

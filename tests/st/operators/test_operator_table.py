@@ -12,12 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import operator_data as data
 import pytest
-from operator_kit import ASSEMBLE, OPTIMIZED, OTHER_PLANNERS, PLAIN, STORE, WITHOUT_BUFFERS, Arguments, Result, Unit, check
+from operator_kit import (
+    ASSEMBLE,
+    OPTIMIZED,
+    OTHER_PLANNERS,
+    PLAIN,
+    STORE,
+    WITHOUT_BUFFERS,
+    Arguments,
+    Result,
+    Unit,
+    check,
+    import_text,
+)
 from operator_oracle import ELEMENTWISE, REDUCTIONS, Meaning, packed
 
 from pypto.debug import interpret
 from pypto.dtypes import DataType
-from pypto.errors import KernelError
+from pypto.errors import ArgumentValueError, KernelError
 from pypto.ir import ops
 from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce, Special
 
@@ -314,6 +326,23 @@ def test_reductions(level: str, dtype: DataType, tmp_path: Any) -> None:
     check_level(unit, level, dtype, tmp_path, calls, (0, 2))
 
 
+@pytest.mark.parametrize("dtype", [D.FP32, D.INT16], ids=lambda d: d.name)
+def test_wide_rows(dtype: DataType, tmp_path: Any) -> None:
+    """Several times 64 columns, and one less and more: every lane and the rest take part in order."""
+    shape = (16, 320)
+    arrays = {
+        "x": data.for_sums(dtype, shape, 7),
+        "y": data.for_products(dtype, shape, 8),
+        "z": data.for_extremes(dtype, shape, 9),
+    }
+    inputs = {**dict.fromkeys(arrays, (shape, dtype)), "r": INDEX, "c": INDEX}
+    wide = [Rect("320 columns", shape, shape), Rect("200 columns", shape, (16, 200)), Rect("c columns", shape, ("r", "c"))]
+    chosen = [op for op in computing("tile", Reduce) if op.concept.startswith("row")]
+    kernels = [[result(op, dtype, rect, {}, f"t{n}") for n, rect in enumerate(wide)] for op in chosen]
+    calls = [{**arrays, "r": 16, "c": c} for c in (63, 64, 65, 127, 128, 129, 255, 300)]
+    check(Unit("wide_rows", inputs, kernels), tmp_path, calls, ways=(OPTIMIZED, PLAIN), interpreted=(0, 2, 7))
+
+
 @pytest.mark.parametrize(("axis", "extents"), [("row", (0, COLUMNS)), ("col", (ROWS, 0))])
 def test_no_lines_to_reduce(axis: str, extents: tuple[int, int], tmp_path: Any) -> None:
     """Without a row there is no row sum to store; that is no error."""
@@ -338,3 +367,37 @@ def test_an_empty_line_has_no_value(concept: str, extents: tuple[int, int], tmp_
             next(s for s in unit.text().splitlines() if concept in s)
         )
         assert all((o == f).all() for o, f in zip(outputs, unit.fresh_outputs(), strict=True))
+
+
+IN_PLACE = """import pypto.language as pl
+
+
+@pl.jit
+def {name}(x: pl.Tensor[[32, 96], pl.FP32], o: pl.Out[pl.Tensor[[32, 96], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.tile.neg(pl.load(x, {source}))
+        o = pl.store({value}, [0, 3], o)
+    return o
+"""
+
+
+def test_a_column_in_place(tmp_path: Any) -> None:
+    """A column is computed with as a row of lanes; each of its elements is still read before it is written."""
+    x = data.ordinary(D.FP32, SHAPE, np.random.default_rng(12))
+    want = x.copy()
+    want[:, 3] = -x[:, 3]
+    kernel = import_text("column", IN_PLACE.format(name="column", source="[0, 3], [32, 1]", value="t"), tmp_path)
+    kernel(x, x)
+    assert x.tobytes() == want.tobytes()
+
+
+def test_a_row_over_a_column_in_place_is_refused(tmp_path: Any) -> None:
+    x = data.ordinary(D.FP32, SHAPE, np.random.default_rng(13))
+    text = IN_PLACE.format(name="turned", source="[0, 3], [1, 32]", value="pl.reshape(t, [32, 1])")
+    kernel, before, o = import_text("turned", text, tmp_path), x.copy(), x.copy()
+    with pytest.raises(ArgumentValueError, match="the same array"):
+        kernel(x, x)
+    assert x.tobytes() == before.tobytes()
+    kernel(x, o)
+    before[:, 3] = -x[0, 3:35]
+    assert o.tobytes() == before.tobytes()

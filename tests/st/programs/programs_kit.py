@@ -6,20 +6,27 @@ interpreter agree on to the bit, whatever the planner, Buffer IR and optimizatio
 
 import importlib.util
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from lab import ALL, BRIEF, Way, _optimizations, assert_same_bits, native, stages
+from lab import (
+    ALL,
+    BRIEF,
+    Way,
+    agree,
+    agree_interpreted,
+    agree_natively,
+    arrays,
+    assert_same_bits,
+    copies,
+    on_the_way,
+)
+from lab import everywhere as run
 
 from pypto import ir
-from pypto.debug import Placement
-from pypto.debug import run as debug_run
 from pypto.enums import MemoryPlanner
 from pypto.ir.program import Program
-from pypto.jit import JITFunction
-from pypto.passes.context import PassContext, PassOptions
-from pypto.passes.pipeline import lower
 
 __all__ = [
     "ALL",
@@ -89,88 +96,19 @@ def bits(got: np.ndarray, want: Any) -> None:
     assert ((got != got) == (full != full)).all()
 
 
-def agree(kernel: JITFunction, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF, early: bool = True) -> list[list[np.ndarray]]:
-    """The arrays after each call, on which every way agrees; all calls must ask for one specialization.
-
-    `early` off: the chip decides what the kernel means (a conversion by several hops), so that it is interpreted only as
-    the host runs it.
-    """
-    ways = tuple(ways)
-    wanted = _native(lambda args, way: native(kernel, args, way), calls, ways)
-    program = kernel.specialize(*calls[0])
-    entry = program.get_function(kernel.__name__)
-    assert entry is not None
-    # A scalar that the language needs as a constant is no parameter of the program.
-    known = {p.name_hint for p in entry.params}
-    kept = [i for i, name in enumerate(kernel.source.parameters) if name in known]
-    _interpreted(program, kernel.__name__, kept, calls, wanted, ways, early)
-    return wanted
-
-
 def agree_program(program: Program, entry: str, *calls: Sequence[Any], ways: Iterable[Way] = BRIEF) -> list[list[np.ndarray]]:
-    """The same for a program that exists already."""
+    """The arrays after each call of a program that exists already, on which every way agrees."""
     ways = tuple(ways)
 
     def call(args: Sequence[Any], way: Way) -> list[np.ndarray]:
-        given = _copies(args)
-        with _optimizations(way.optimize), PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers):
+        given = copies(args)
+        with on_the_way(way):
             ir.compile(program)(*given)
-        return _arrays(given)
+        return arrays(given)
 
-    wanted = _native(call, calls, ways)
-    _interpreted(program, entry, range(len(calls[0])), calls, wanted, ways, True)
+    wanted = agree_natively(call, calls, ways)
+    agree_interpreted(program, entry, range(len(calls[0])), calls, wanted, ways, True)
     return wanted
-
-
-def _native(call: Callable[[Sequence[Any], Way], list[np.ndarray]], calls: Any, ways: tuple[Way, ...]) -> list[list[np.ndarray]]:
-    wanted = [call(args, ways[0]) for args in calls]
-    for way in ways[1:]:
-        for args, want in zip(calls, wanted, strict=True):
-            assert_same_bits(call(args, way), want, f"native, {way}")
-    return wanted
-
-
-def _interpreted(
-    program: Program, entry: str, kept: Iterable[int], calls: Any, wanted: Any, ways: tuple[Way, ...], early: bool
-) -> None:
-    for stage, p, placement in _executable(program, ways, early):
-        for args, want in zip(calls, wanted, strict=True):
-            given = _copies(args)
-            debug_run(p, entry, [given[i] for i in kept], placement)
-            assert_same_bits(_arrays(given), want, f"interpreted, {stage}")
-
-
-def _copies(args: Sequence[Any]) -> list[Any]:
-    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-
-
-def _arrays(args: Sequence[Any]) -> list[np.ndarray]:
-    return [a for a in args if isinstance(a, np.ndarray)]
-
-
-def _executable(program: Program, ways: tuple[Way, ...], early: bool) -> Iterator[tuple[str, Program, Placement]]:
-    """The program as parsed, after the passes that change its form, and as each planner leaves it for the host.
-
-    Places in memory mean nothing before the host's storage is legalized: until then a tile is the value of its variable.
-    """
-    for stage, p in stages(program) if early else ():
-        if not stage.startswith("lowered"):
-            yield stage, p, Placement.VALUES
-    for planner, buffers in dict.fromkeys((w.planner, w.buffers) for w in ways):
-        host = lower(program, PassOptions(memory_planner=planner, enable_buffer_ir=buffers)).host
-        yield f"for the host, {Way(planner, buffers)}", host, _MEANING[planner]
-
-
-_MEANING = {
-    MemoryPlanner.PYPTO: Placement.ADDRESSED,
-    MemoryPlanner.DSA_RP: Placement.ADDRESSED,
-    MemoryPlanner.PTOAS: Placement.PRIVATE,
-}
-
-
-def run(kernel: JITFunction, *args: Any, ways: Iterable[Way] = BRIEF, early: bool = True) -> list[np.ndarray]:
-    """The arrays after one call, on which every way agrees."""
-    return agree(kernel, args, ways=ways, early=early)[0]
 
 
 def module(text: str, folder: Any) -> Any:

@@ -5,7 +5,8 @@ import mmap
 
 import numpy as np
 import pytest
-from programs_kit import agree, cfg, native, normal, out, run, same
+from lab import native
+from programs_kit import agree, cfg, normal, out, run, same
 
 import pypto.language as pl
 from pypto.errors import Error, KernelBoundsError, KernelError
