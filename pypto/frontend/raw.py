@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pypto.dtypes import DataType
 from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeError
 from pypto.frontend.constants import describe
+from pypto.frontend.diagnostics import closest
 from pypto.frontend.values import constant_of
 from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, Expr, GlobalVar, MakeTuple, MemRef, Submit
@@ -34,7 +35,8 @@ def operation(x: Expressions, node: ast.Call, op: Operation, result: Type | None
         return _cast(x, node) if op.name == "cast" else None
     known = ops.find(f"{op.namespace}.{op.name}") or ops.find(f"{op.namespace}.{op.name.rstrip('_')}")
     if known is None:
-        x.fail(InvalidOperationError, f"Unknown pl.{op.namespace} operation: {op.name}", node)
+        hint = closest(f"{op.namespace}.{op.name}", ops.TABLE) or "operators of printed programs are listed in docs/operators.md"
+        x.fail(InvalidOperationError, f"Unknown pl.{op.namespace} operation: {op.name}", node, hint)
     args = tuple(operand(x, a) for a in node.args)
     kwargs: dict[str, Any] = {}
     attrs: dict[str, Any] = {}
@@ -46,7 +48,7 @@ def operation(x: Expressions, node: ast.Call, op: Operation, result: Type | None
     try:
         call = known.call(args, kwargs, x.frame.span(node), result)
     except OpRejected as e:
-        raise x.frame.error(InvalidOperationError, f"{known.name}: {e.message}", node, e.hint) from None
+        raise x.frame.error(InvalidOperationError, f"{known.name}: {e.message}", node, e.hint or known.signature()) from None
     return call.replace(attrs=Attrs(attrs)) if attrs else call
 
 
@@ -88,7 +90,8 @@ def _cast(x: Expressions, node: ast.Call) -> Expr | None:
     value = x.value(node.args[0])
     target = x.value(node.args[1])
     if not isinstance(target, DataType):
-        x.fail(ParserTypeError, f"pl.cast: the target must be a dtype, got {describe(target)}", node.args[1])
+        what = f"pl.cast: the target must be a dtype, got {describe(target)}"
+        x.fail(ParserTypeError, what, node.args[1], "pl.cast(x, pl.FP32)")
     return scalar.cast(x.frame.scalar(value, node.args[0]), target, x.frame.span(node))
 
 
@@ -107,6 +110,9 @@ def as_operand(x: Expressions, value: Any, node: ast.expr) -> Expr:
     return x.frame.expr(value, node)
 
 
+_MEMREF = "pl.MemRef(base, byte_offset, size[, slots=N])"
+
+
 def memref(x: Expressions, node: ast.Call) -> MemRef:
     """`pl.MemRef(base, byte_offset, size[, slots=N])`; a slot index follows in brackets."""
     base = node.args[0]
@@ -116,11 +122,11 @@ def memref(x: Expressions, node: ast.Call) -> MemRef:
     elif isinstance(base, ast.Name):
         pointer = x.frame.context.allocation(base.id)
     else:
-        x.fail(ParserTypeError, "the base of pl.MemRef is the name of an allocation", base)
+        x.fail(ParserTypeError, "the base of pl.MemRef is the name of an allocation", base, _MEMREF)
     offset, size = x.value(node.args[1]), constant_of(x.value(node.args[2]))
     keywords = {k.arg: constant_of(x.value(k.value)) for k in node.keywords}
     if not isinstance(offset, (int, Expr)) or type(size) is not int or keywords.keys() - {"slots", "is_pinned"}:
-        x.fail(ParserTypeError, "pl.MemRef(base, byte_offset, size[, slots=N])", node)
+        x.fail(ParserTypeError, "pl.MemRef takes a base, an offset and a size in bytes", node, _MEMREF)
     slots, pinned = keywords.get("slots", 1), bool(keywords.get("is_pinned", False))
     return MemRef(pointer, offset, size, x.frame.span(node), pinned, slots)
 
@@ -133,7 +139,8 @@ def slot(x: Expressions, node: ast.Subscript, whole: MemRef) -> MemRef:
 def attributes(x: Expressions, node: ast.expr) -> dict[str, Any]:
     """A dict literal with string keys."""
     if not isinstance(node, ast.Dict):
-        x.fail(ParserSyntaxError, "attributes are a dict literal with string-literal keys", node)
+        what = "attributes are a dict literal with string-literal keys"
+        x.fail(ParserSyntaxError, what, node, "write the dict out: {'key': value}")
     found: dict[str, Any] = x.value(node)
     return found
 

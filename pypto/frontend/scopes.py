@@ -17,8 +17,9 @@ from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureE
 from pypto.frontend import raw
 from pypto.frontend.branches import assigned
 from pypto.frontend.constants import describe
+from pypto.frontend.diagnostics import closest
 from pypto.frontend.invoke import Callee, is_helper
-from pypto.frontend.values import constant_of, scalar_dtype
+from pypto.frontend.values import constant_of, scalar_dtype, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Expr, Var
 from pypto.ir.program import Function
@@ -60,10 +61,11 @@ def with_scope(s: Statements, node: ast.With) -> None:
             "a kernel has pl.at, pl.spmd, pl.cluster, pl.scope and pl.manual_scope",
         )
     if item.optional_vars is not None and construct[0].name not in ("at", "spmd"):
-        s.frame.fail(ParserSyntaxError, f"{construct[0].spelling} binds no task", item.optional_vars)
+        what = f"{construct[0].spelling} binds no task"
+        s.frame.fail(ParserSyntaxError, what, item.optional_vars, "leave `as` out; pl.at and pl.spmd bind tasks")
     target = item.optional_vars
     if target is not None and not isinstance(target, ast.Name):
-        s.frame.fail(ParserSyntaxError, "`as` binds one name", target)
+        s.frame.fail(ParserSyntaxError, "`as` binds one name", target, "with pl.at(...) as tid:")
     if isinstance(target, ast.Name):
         span = s.frame.span(target)
         task: Any = Var(target.id, ScalarType.of(DataType.TASK_ID), span) if s.frame.raw else Task()
@@ -75,6 +77,17 @@ def with_scope(s: Statements, node: ast.With) -> None:
 # -- keywords ------------------------------------------------------------------------------------------------------
 
 
+_EXAMPLES = {
+    "level": "pl.Level.CORE_GROUP",
+    "mode": "pl.SplitMode.UP_DOWN",
+    "name_hint": "'stage'",
+    "sync_start": "True",
+    "allow_early_resolve": "True",
+    "windowize": "True",
+    "slot_num": "2",
+}
+
+
 class Keywords:
     """The arguments of a scope: each name at most once, unknown ones refused."""
 
@@ -83,14 +96,18 @@ class Keywords:
         self.task = s.task  # the variable of `as tid` in a printed program
         s.task = None
         self.nodes: dict[str, ast.expr] = {}
+        known = [*positional, *(a for a in allowed if a != "attrs")]
+        takes = f"{what} takes {', '.join(known)}" if known else f"{what} takes no arguments"
         if len(call.args) > len(positional):
-            s.frame.fail(ParserSyntaxError, f"{what} takes {len(positional)} positional arguments, got {len(call.args)}", call)
+            message = f"{what} takes {len(positional)} positional arguments, got {len(call.args)}"
+            s.frame.fail(ParserSyntaxError, message, call.args[len(positional)], f"{takes}; give the others by keyword")
         self.nodes.update(zip(positional, call.args, strict=False))
         for k in call.keywords:
             if k.arg is None or k.arg not in (*positional, *allowed):
-                s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in {what}()", k.value)
+                hint = closest(k.arg or "", known) or takes
+                s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in {what}()", k.value, hint)
             if k.arg in self.nodes:
-                s.frame.fail(ParserSyntaxError, f"'{k.arg}' is given twice in {what}()", k.value)
+                s.frame.fail(ParserSyntaxError, f"'{k.arg}' is given twice in {what}()", k.value, "keep one of the two")
             self.nodes[k.arg] = k.value
 
     def get(self, name: str, kind: type | tuple[type, ...], default: Any, want: str) -> Any:
@@ -100,13 +117,18 @@ class Keywords:
             return default
         value = self.s.x.value(node)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            self.s.frame.fail(ParserSyntaxError, f"'{name}' of {self.what} must be {want}, got {describe(value)}", node)
+            message = f"'{name}' of {self.what} must be {want}, got {describe(value)}"
+            example = _EXAMPLES.get(name)
+            hint = f"write {name}={example}" if example else f"write {want} there, not a name of a run-time value"
+            self.s.frame.fail(ParserSyntaxError, message, node, hint)
         return value
 
     def name_hint(self) -> str:
         hint: str = self.get("name_hint", str, "", "a string literal")
         if hint and not hint.isidentifier():
-            self.s.frame.fail(ParserSyntaxError, f"name_hint must be an identifier, got {hint!r}", self.nodes["name_hint"])
+            remedy = "use letters, digits and _, not beginning with a digit: name_hint='stage_1'"
+            message = f"name_hint must be an identifier, got {hint!r}"
+            self.s.frame.fail(ParserSyntaxError, message, self.nodes["name_hint"], remedy)
         return hint
 
     def attrs(self) -> dict[str, Any]:
@@ -138,7 +160,7 @@ class Keywords:
                     "pl.split(mode), pl.cross_core_slot(slot_num=N)",
                 )
             if name in seen:
-                frame.fail(ParserSyntaxError, f"optimization pl.{name} is given twice", e)
+                frame.fail(ParserSyntaxError, f"optimization pl.{name} is given twice", e, "keep one of the two")
             seen.add(name)
             parts = Keywords(self.s, construct[1], f"pl.{name}", ("mode",) if name == "split" else ("slot_num",), ())
             if name == "split":
@@ -154,12 +176,15 @@ class Keywords:
             if node is None:
                 continue
             if not isinstance(node, (ast.List, ast.Tuple, ast.ListComp)):
-                self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} must be a list", node)
+                hint = f"{name}=[{ast.unparse(node)}]"
+                self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} must be a list", node, hint)
             for e in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
                 value = self.s.x.value(e)
                 fits = value is None or isinstance(value, (Task, Expr)) if name == "deps" else isinstance(value, Expr)
                 if not fits:
-                    self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} cannot hold {ast.unparse(e)}", e)
+                    message = f"'{name}' of {self.what} cannot hold {ast.unparse(e)}"
+                    hint = "list names bound by `as tid`, or None" if name == "deps" else "list tensors by their names"
+                    self.s.frame.fail(ParserTypeError, message, e, hint)
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------
@@ -202,9 +227,11 @@ def _at(s: Statements, node: ast.With, call: ast.Call) -> None:
     attrs = {**slots, **_task_attrs(k)}
     core = level is Level.CORE_GROUP
     if core and role is not None:
-        frame.fail(ParserSyntaxError, "role= does not go with level CORE_GROUP", k.nodes["role"])
+        what = "role= does not go with level CORE_GROUP"
+        frame.fail(ParserSyntaxError, what, k.nodes["role"], "leave role= out, or choose another level")
     if not core and "optimizations" in k.nodes:
-        frame.fail(ParserSyntaxError, "optimizations= is for level CORE_GROUP", k.nodes["optimizations"])
+        what = "optimizations= is for level CORE_GROUP"
+        frame.fail(ParserSyntaxError, what, k.nodes["optimizations"], "give them to the pl.at(level=pl.Level.CORE_GROUP) inside")
     if core and frame.context.in_core and not frame.raw:
         frame.fail(
             ParserSyntaxError,
@@ -272,9 +299,10 @@ def spmd_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
     """`for b in pl.spmd(n):`; b is the block index."""
     k = Keywords(s, call, "pl.spmd", ("core_num",), _SPMD)
     if "deps" in k.nodes:
-        s.frame.fail(ParserSyntaxError, "deps= is for `with pl.spmd(...) as tid:`", k.nodes["deps"])
+        what = "deps= is for `with pl.spmd(...) as tid:`"
+        s.frame.fail(ParserSyntaxError, what, k.nodes["deps"], "leave it out: the blocks of this loop run in program order")
     if not isinstance(node.target, ast.Name):
-        s.frame.fail(ParserSyntaxError, "the target of pl.spmd is the block index", node.target)
+        s.frame.fail(ParserSyntaxError, "the target of pl.spmd is the block index", node.target, "for b in pl.spmd(4):")
     _emit_spmd(s, node, k, node.target, core=True)
 
 
@@ -319,10 +347,12 @@ def _blocks(s: Statements, k: Keywords) -> int | Expr:
     dtype = scalar_dtype(value)
     if type(constant_of(value)) is int:
         if constant_of(value) < 1:
-            s.frame.fail(ParserSyntaxError, f"the number of blocks must be positive, got {constant_of(value)}", node)
+            what = f"the number of blocks must be positive, got {constant_of(value)}"
+            s.frame.fail(ParserSyntaxError, what, node, "pl.spmd(1) runs one block")
         return s.frame.expr(value, node)
     if dtype is None or not dtype.is_int():
-        s.frame.fail(ParserSyntaxError, f"the number of blocks must be an integer, got {describe(value)}", node)
+        what = f"the number of blocks must be an integer, got {value_text(value)}"
+        s.frame.fail(ParserSyntaxError, what, node, "pl.spmd(4), or pl.cast(value, pl.INDEX)")
     return s.frame.scalar(value, node)
 
 
@@ -346,16 +376,18 @@ def split_aiv_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
     frame = s.frame
     count_node = k.nodes.get("count")
     if not isinstance(count_node, ast.Constant) or count_node.value != 2:
-        frame.fail(ParserSyntaxError, "pl.split_aiv takes the literal 2: there are two vector lanes", count_node or call)
+        what = "pl.split_aiv takes the literal 2: there are two vector lanes"
+        frame.fail(ParserSyntaxError, what, count_node or call, "for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):")
     if "mode" not in k.nodes:
         frame.fail(ParserSyntaxError, "pl.split_aiv needs mode=", call, "mode=pl.SplitMode.UP_DOWN, LEFT_RIGHT or NONE")
     mode: SplitMode = k.get("mode", SplitMode, None, "a pl.SplitMode")
     if "split_aiv" in frame.loops:
-        frame.fail(ParserSyntaxError, "pl.split_aiv cannot be nested", call)
+        frame.fail(ParserSyntaxError, "pl.split_aiv cannot be nested", call, "drop the inner one: its body runs on one lane")
     if not frame.context.in_core and not frame.raw:
         frame.fail(ParserSyntaxError, "pl.split_aiv belongs inside a kernel", call, "put it under `with pl.at(...)`")
     if not isinstance(node.target, ast.Name):
-        frame.fail(ParserSyntaxError, "the target of pl.split_aiv is the lane", node.target)
+        what = "the target of pl.split_aiv is the lane"
+        frame.fail(ParserSyntaxError, what, node.target, "for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):")
     hint, attrs = k.name_hint(), k.attrs()
     span = frame.span(node)
     with _inside(s, core=False) as body, _closed(s, "split_aiv"):

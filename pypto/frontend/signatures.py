@@ -56,7 +56,7 @@ def _parameter(source: Source, name: str, keyword_only: bool) -> Parameter:
     if isinstance(form, DataType) or (isinstance(form, Annotation) and form.form == "scalar"):
         dtype = form if isinstance(form, DataType) else form.dtype
         if not isinstance(dtype, DataType):
-            _refuse(source, name, f"pl.Scalar needs a dtype, got {describe(dtype)}")
+            _refuse(source, name, f"pl.Scalar needs a dtype, got {describe(dtype)}", "pl.Scalar[pl.FP32], or a bare pl.FP32")
         if direction is ParamDirection.InOut:
             _refuse(source, name, "a scalar cannot be pl.InOut", "return it through a one-element tensor")
         return make("scalar", dtype)
@@ -72,7 +72,8 @@ def _parameter(source: Source, name: str, keyword_only: bool) -> Parameter:
 def _tensor(source: Source, name: str, form: Annotation) -> tuple[DataType | None, Any, TensorLayout]:
     shape, dtype = form.shape, form.dtype
     if not isinstance(shape, (list, tuple)):
-        _refuse(source, name, f"the shape of a pl.Tensor is a list of extents, got {describe(shape)}")
+        what = f"the shape of a pl.Tensor is a list of extents, got {describe(shape)}"
+        _refuse(source, name, what, "pl.Tensor[[16, 64], pl.FP32]")
     if not isinstance(dtype, DataType):
         _refuse(source, name, f"pl.Tensor needs a dtype such as pl.FP32, got {describe(dtype)}", "pl.Tensor[[...], pl.FP32]")
     dims: list[int | str | None] = []
@@ -82,7 +83,8 @@ def _tensor(source: Source, name: str, form: Annotation) -> tuple[DataType | Non
         elif type(d) is int and d >= 0:
             dims.append(d)
         elif isinstance(d, (int, float, str)) or d is None:
-            _refuse(source, name, f"Shape variable '{d}' must be int or pl.dynamic(), got {type(d).__name__}")
+            what = f"Shape variable '{d}' must be int or pl.dynamic(), got {type(d).__name__}"
+            _refuse(source, name, what, "write an integer, or N = pl.dynamic('N') outside the kernel and N here")
         else:
             dims.append(None)
     extra = form.args[2] if len(form.args) > 2 else TensorLayout.ND
@@ -101,7 +103,7 @@ def _text(source: Source, name: str) -> str:
     return ast.unparse(node) if node is not None else ""
 
 
-def _refuse(source: Source, name: str, message: str, hint: str | None = None) -> NoReturn:
+def _refuse(source: Source, name: str, message: str, hint: str) -> NoReturn:
     node = source.parameter_nodes[name]
     fail_at(ParserTypeError, f"parameter '{name}' of '{source.name}': {message}", source, node.annotation or node, hint)
 

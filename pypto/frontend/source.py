@@ -98,11 +98,13 @@ class Source:
         """The value a dotted name stands for now; UndefinedVariableError naming it otherwise."""
         value = self.lookup(chain[0])
         if value is _ABSENT:
-            raise UndefinedVariableError(f"Undefined variable '{chain[0]}'", self.span(self.node))
+            hint = "define it before the kernel is called, at the level of the module or of the function around it"
+            raise UndefinedVariableError(f"Undefined variable '{chain[0]}'", self.span(self.node), hint)
         for i, attribute in enumerate(chain[1:], 1):
             value = getattr(value, attribute, _ABSENT)
             if value is _ABSENT:
-                raise UndefinedVariableError(f"'{'.'.join(chain[:i])}' has no attribute '{attribute}'", self.span(self.node))
+                what = f"'{'.'.join(chain[:i])}' has no attribute '{attribute}'"
+                raise UndefinedVariableError(what, self.span(self.node), "correct the name, or import the module that defines it")
         return value
 
     def lookup(self, name: str) -> Any:

@@ -72,13 +72,14 @@ class Statements:
             return False
         call = construct[1]
         if len(call.args) != 1 or call.keywords:
-            self.frame.fail(ParserSyntaxError, "pl.func_attr takes one dict literal", call)
+            self.frame.fail(ParserSyntaxError, "pl.func_attr takes one dict literal", call, "pl.func_attr({'key': value})")
         made = raw.attributes(self.x, call.args[0])
         for name, value in made.items():
             if name in self.frame.context.attrs:
-                self.frame.fail(ParserSyntaxError, f"function attribute '{name}' is given twice", call)
+                self.frame.fail(ParserSyntaxError, f"function attribute '{name}' is given twice", call, "keep one of the two")
             if name in ("auto_scope", "external_source") and not self.frame.raw:
-                self.frame.fail(ParserSyntaxError, f"'{name}' is an argument of the decorator, not a function attribute", call)
+                what = f"'{name}' is an argument of the decorator, not a function attribute"
+                self.frame.fail(ParserSyntaxError, what, call, f"@pl.function({name}=...)")
             self.frame.context.attrs[name] = value.value if isinstance(value, enum.Enum) and not self.frame.raw else value
         return True
 
@@ -106,7 +107,8 @@ class Statements:
         method = getattr(self, "on_" + type(node).__name__, None)
         if method is None:
             name = type(node).__name__
-            self.frame.fail(UnsupportedFeatureError, f"Unsupported statement type: {name}", node, _INSTEAD.get(name))
+            hint = _INSTEAD.get(name, "a kernel has assignments, calls, `if`, `for`, `while`, `with` and a final `return`")
+            self.frame.fail(UnsupportedFeatureError, f"Unsupported statement type: {name}", node, hint)
         method(node)
 
     def construct_call(self, node: ast.expr | None) -> tuple[Construct, ast.Call] | None:
@@ -158,7 +160,8 @@ class Statements:
         elif name == "dump_tag":
             directives.dump_tag(self.x, call)
         elif name == "func_attr":
-            self.frame.fail(ParserSyntaxError, "pl.func_attr must be the first statement of a function", call)
+            what = "pl.func_attr must be the first statement of a function"
+            self.frame.fail(ParserSyntaxError, what, call, "move it to the beginning of the body")
         elif name == "cond":
             self.frame.fail(
                 InvalidOperationError, "Unknown operation 'pl.cond'", call, "pl.cond is the first statement of a pl.while_ loop"
@@ -174,11 +177,12 @@ class Statements:
         base = self.x.value(node.func.value)
         args = [self.x.value(a) for a in node.args]
         if not isinstance(base, Expr) or not isinstance(base.type, ShapedType):
-            self.frame.fail(ParserTypeError, "bind_dynamic belongs to a tensor parameter", node)
+            self.frame.fail(ParserTypeError, "bind_dynamic belongs to a tensor parameter", node, _BIND)
         if len(args) != 2 or type(args[0]) is not int or not isinstance(args[1], DynVar):
-            self.frame.fail(ParserSyntaxError, "bind_dynamic takes a constant axis and a pl.dynamic symbol", node)
+            self.frame.fail(ParserSyntaxError, "bind_dynamic takes a constant axis and a pl.dynamic symbol", node, _BIND)
         if not -len(base.type.shape) <= args[0] < len(base.type.shape):
-            self.frame.fail(ParserTypeError, f"axis {args[0]} is not within rank {len(base.type.shape)}", node)
+            what, rank = f"axis {args[0]} is not within rank {len(base.type.shape)}", len(base.type.shape)
+            self.frame.fail(ParserTypeError, what, node, f"axes run from 0 to {rank - 1}")
         return True
 
     def _effect(self, node: ast.expr, made: Expr) -> None:
@@ -217,11 +221,15 @@ class Statements:
         elif isinstance(target, ast.Name):
             self.assign_name(target, value, node.value)
         else:
-            self.frame.fail(ParserSyntaxError, f"Unsupported assignment target: {ast.unparse(target)}", target)
+            hint = "bind the value to a plain name"
+            if isinstance(target, ast.Attribute):
+                hint += ", or write into a tensor: x[...] = value"
+            self.frame.fail(ParserSyntaxError, f"Unsupported assignment target: {ast.unparse(target)}", target, hint)
 
     def assign_name(self, target: ast.Name, value: Any, node: ast.expr) -> None:
         if isinstance(value, Expr) and isinstance(value.type, UnknownType) and isinstance(value, Call) and not self.frame.raw:
-            self.frame.fail(ParserTypeError, f"'{value.op.name}' returns nothing that '{target.id}' could stand for", node)
+            what = f"'{value.op.name}' returns nothing that '{target.id}' could stand for"
+            self.frame.fail(ParserTypeError, what, node, "call it without assigning, or let the function return what it makes")
         if not isinstance(value, Expr):
             value = self.frame.surrounding(value, node)
         if isinstance(value, DynVar) is False and not contains_expr(value) and not is_number(value):
@@ -236,6 +244,7 @@ class Statements:
                 ParserTypeError,
                 f"Cannot reassign '{target.id}' with a different type: was {type_text(old.value.type)}, got {describe(value)}",
                 target,
+                "give the new value another name",
             )
 
     def _subscript_write(self, target: ast.Subscript, value: Any, node: ast.expr) -> None:
@@ -247,11 +256,13 @@ class Statements:
                 "bind the tensor to a name first",
             )
         if self.frame.strict_ssa:
-            self.frame.fail(UnsupportedFeatureError, "a subscript write rebinds its target; strict_ssa forbids it", target)
+            what = "a subscript write rebinds its target; strict_ssa forbids it"
+            self.frame.fail(UnsupportedFeatureError, what, target, "assign what pl.assemble returns to a new name")
         base = self.x.value(target.value)
         if not isinstance(base, Expr) or not isinstance(base.type, (ShapedType, ArrayType)):
             got = type_text(base.type) if isinstance(base, Expr) else describe(base)
-            self.frame.fail(ParserTypeError, f"only tensors, tiles and arrays can be written by subscript, got {got}", target)
+            what = f"only tensors, tiles and arrays can be written by subscript, got {got}"
+            self.frame.fail(ParserTypeError, what, target, "assign the whole name instead")
         made = subscripts.write(self.x, target, base, value, node)
         self.frame.assign(target.value.id, made, target, target.value)
 
@@ -267,8 +278,14 @@ class Statements:
         if not isinstance(value, (tuple, list)):
             hint = "a shape, a tuple, or a call with several results can be unpacked"
             self.frame.fail(ParserTypeError, f"cannot unpack {value_text(value)} into {len(names)} names", node, hint)
+        starred = next((t for t in names if isinstance(t, ast.Starred)), None)
+        if starred is not None:
+            what = f"Unsupported assignment target: {ast.unparse(starred)}"
+            self.frame.fail(ParserSyntaxError, what, starred, f"write a name for each of the {len(value)} values")
         if len(value) != len(names):
-            self.frame.fail(ParserTypeError, f"cannot unpack {len(value)} values into {len(names)} names", target)
+            what = f"cannot unpack {len(value)} values into {len(names)} names"
+            hint = f"write {len(value)} names on the left; call a name that you do not need _"
+            self.frame.fail(ParserTypeError, what, target, hint)
         values = list(value)
         if self._overlaps(names, values):
             values = [self._snapshot(v, node) for v in values]
@@ -295,7 +312,7 @@ class Statements:
 
     def on_AnnAssign(self, node: ast.AnnAssign) -> None:
         if not isinstance(node.target, ast.Name):
-            self.frame.fail(ParserSyntaxError, "only a plain name can be annotated", node.target)
+            self.frame.fail(ParserSyntaxError, "only a plain name can be annotated", node.target, "leave the annotation out")
         if node.value is None:
             if self.frame.raw:
                 self._declared[node.target.id] = self.annotation(node.annotation)
@@ -309,7 +326,8 @@ class Statements:
         if is_number(value) and isinstance(annotated, ScalarType):
             value = self._typed_number(value, annotated, node)
         if not isinstance(value, Expr):
-            self.frame.fail(ParserTypeError, f"'{node.target.id}' is annotated but holds {describe(value)}", node)
+            what = f"'{node.target.id}' is annotated but holds {describe(value)}"
+            self.frame.fail(ParserTypeError, what, node, "leave the annotation out, or assign a tensor, a tile or a number")
         self._check(node.target.id, annotated, value.type, node)
         memref = annotated.memref if isinstance(annotated, ShapedType) else None
         if memref is not None and isinstance(value.type, ShapedType):
@@ -412,8 +430,16 @@ class Statements:
         self.frame.fail(InvalidOperationError, f"'{word}' {where}", node, "break and continue need a pl.range or while loop")
 
 
+_BIND = 'a.bind_dynamic(0, N), where a is a tensor parameter and N = pl.dynamic("N")'
 _INSTEAD = {
     "AugAssign": "write `x = x + y`",
+    "AsyncFor": "write `for i in pl.range(n):`",
+    "AsyncWith": "write `with`",
+    "AsyncFunctionDef": "define the helper outside, with `def`, and mark it with @pl.jit.inline",
+    "ClassDef": "define it outside the kernel, and bind what the kernel needs to plain names",
+    "Raise": "check what is known at compile time with pl.static_assert, and arguments before the call",
+    "TryStar": "a kernel raises nothing that it could catch",
+    "TypeAlias": "define it outside the kernel",
     "Try": "a kernel raises nothing that it could catch",
     "FunctionDef": "define the helper outside and mark it with @pl.jit.inline",
     "Assert": "use pl.static_assert for what is known while the kernel is compiled",

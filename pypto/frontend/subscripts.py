@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend import calls
-from pypto.frontend.constants import describe
+from pypto.frontend.constants import describe, index_hint
 from pypto.frontend.values import dim_text, type_text
 from pypto.ir import arith
 from pypto.ir.expr import Expr, const_index
@@ -54,7 +54,8 @@ def _axes(x: Expressions, node: ast.Subscript, t: ShapedType) -> list[ast.expr]:
     axes = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if len(axes) > len(t.shape):
         kind = "Tensor" if isinstance(t, TensorType) else "Tile"
-        x.fail(ParserTypeError, f"{kind} subscript has {len(axes)} indices but the {kind.lower()} is {len(t.shape)}D", node)
+        what = f"{kind} subscript has {len(axes)} indices but the {kind.lower()} is {len(t.shape)}D"
+        x.fail(ParserTypeError, what, node, f"write at most {len(t.shape)}: {', '.join(map(ast.unparse, axes[: len(t.shape)]))}")
     for a in axes:
         if isinstance(a, ast.Constant) and a.value is Ellipsis:
             x.fail(ParserTypeError, "`...` in a subscript is not supported", a, "write `:` for each axis")
@@ -89,7 +90,8 @@ def _index(x: Expressions, node: ast.expr, t: ShapedType, axis: int) -> Any:
     _not_negative(x, value, node, axis)
     size = const_dim(t.shape[axis])
     if type(value) is int and size is not None and value >= size:
-        x.fail(ParserSyntaxError, f"index {value} reads past the end of dimension {axis} (extent {size})", node)
+        what = f"index {value} reads past the end of dimension {axis} (extent {size})"
+        x.fail(ParserSyntaxError, what, node, index_hint(size))
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from pypto.errors import Error, ParserSyntaxError, UnsupportedFeatureError
 from pypto.frontend.constants import Evaluator
-from pypto.frontend.diagnostics import fail_at
+from pypto.frontend.diagnostics import closest, fail_at
 from pypto.frontend.functions import (
     FunctionOptions,
     InlineFunction,
@@ -87,7 +87,7 @@ class _Text:
         for node in module.body:
             self.statement(node)
 
-    def fail(self, kind: type[Error], message: str, node: ast.AST, hint: str | None = None) -> NoReturn:
+    def fail(self, kind: type[Error], message: str, node: ast.AST, hint: str) -> NoReturn:
         fail_at(kind, message, self.source, node, hint)
 
     def item(self) -> Function | Program:
@@ -128,7 +128,8 @@ class _Text:
             if module == "__future__":
                 continue
             if module not in ("pypto.language", "pypto", "math"):
-                self.fail(UnsupportedFeatureError, f"a text may import pypto.language, not {module}", node)
+                what = f"a text may import pypto.language, not {module}"
+                self.fail(UnsupportedFeatureError, what, node, "import pypto.language as pl, and write other values as constants")
             found: Any = importlib.import_module(module)
             if isinstance(node, ast.ImportFrom):
                 found = getattr(found, alias.name)
@@ -143,19 +144,22 @@ class _Text:
         d = node.decorator_list[0]
         if isinstance(d, ast.Call):
             if d.args:
-                self.fail(ParserSyntaxError, "a decorator takes keyword arguments", d)
+                self.fail(ParserSyntaxError, "a decorator takes keyword arguments", d, "@pl.function(type=pl.FunctionType.InCore)")
             return self.evaluator.value(d.func), {k.arg or "": self.evaluator.value(k.value) for k in d.keywords}
         return self.evaluator.value(d), {}
 
     def _options(self, node: ast.FunctionDef) -> FunctionOptions:
         decorator = self._decorator(node)
         if decorator is None or decorator[0] is not function:
-            self.fail(ParserSyntaxError, f"'{node.name}' is not decorated with @pl.function", node)
+            what = f"'{node.name}' is not decorated with @pl.function"
+            self.fail(ParserSyntaxError, what, node, "write @pl.function, and no other decorator, above it")
         known = dict(decorator[1])
         known.pop("external_source", None)
         unknown = known.keys() - set(FunctionOptions._fields)
         if unknown:
-            self.fail(ParserSyntaxError, f"unknown argument '{min(unknown)}' of @pl.function", node.decorator_list[0])
+            what = f"unknown argument '{min(unknown)}' of @pl.function"
+            hint = closest(min(unknown), FunctionOptions._fields) or f"its arguments are {', '.join(FunctionOptions._fields)}"
+            self.fail(ParserSyntaxError, what, node.decorator_list[0], hint)
         return FunctionOptions(**known)
 
     def _captured(self, node: ast.FunctionDef, qualname: str) -> Source:
@@ -173,13 +177,15 @@ class _Text:
     def _class(self, node: ast.ClassDef) -> None:
         decorator = self._decorator(node)
         if decorator is None or decorator[0] is not program:
-            self.fail(ParserSyntaxError, f"'{node.name}' is not decorated with @pl.program", node)
+            what = f"'{node.name}' is not decorated with @pl.program"
+            self.fail(ParserSyntaxError, what, node, "write @pl.program, and no other decorator, above it")
         methods = []
         for part in node.body:
             if isinstance(part, ast.FunctionDef):
                 methods.append(ProgramMethod(self._captured(part, f"{node.name}.{part.name}"), self._options(part)))
             elif not isinstance(part, ast.Pass) and not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):
-                self.fail(UnsupportedFeatureError, "the body of a program holds functions only", part)
+                what = "the body of a program holds functions only"
+                self.fail(UnsupportedFeatureError, what, part, "move constants to the level of the module")
         self.items.append((node.name, methods))
 
 

@@ -69,6 +69,7 @@ class Binary(NamedTuple):
     expand: str = ""  # suffix of the row/col_expand operators that a [M, 1] or [1, N] operand turns into
     in_place: bool = True
     precise: bool = False
+    commutes: bool = False  # but for the sign of a zero, which is that of the matrix's element first
 
 
 class Unary(NamedTuple):
@@ -86,9 +87,9 @@ class Unary(NamedTuple):
 
 
 BINARY = (
-    Binary("add", fn.add, "tadd", "lhs + rhs; integers wrap", ARITH, _WIDE, "adds", _F32, expand="add"),
+    Binary("add", fn.add, "tadd", "lhs + rhs; integers wrap", ARITH, _WIDE, "adds", _F32, expand="add", commutes=True),
     Binary("sub", fn.sub, "tsub", "lhs - rhs; integers wrap", ARITH, _F32, "subs", _F32, expand="sub"),
-    Binary("mul", fn.mul, "tmul", "lhs * rhs; integers wrap", ARITH, _WIDE, "muls", _F32, expand="mul"),
+    Binary("mul", fn.mul, "tmul", "lhs * rhs; integers wrap", ARITH, _WIDE, "muls", _F32, expand="mul", commutes=True),
     Binary(
         "div",
         fn.div,
@@ -102,10 +103,28 @@ BINARY = (
         precise=True,
     ),
     Binary(
-        "maximum", fn.maximum, "tmax", "the larger element; NaN if either is NaN", ARITH, _F32, "maximums", _F32, expand="max"
+        "maximum",
+        fn.maximum,
+        "tmax",
+        "the larger element; NaN if either is NaN",
+        ARITH,
+        _F32,
+        "maximums",
+        _F32,
+        expand="max",
+        commutes=True,
     ),
     Binary(
-        "minimum", fn.minimum, "tmin", "the smaller element; NaN if either is NaN", ARITH, _F32, "minimums", _F32, expand="min"
+        "minimum",
+        fn.minimum,
+        "tmin",
+        "the smaller element; NaN if either is NaN",
+        ARITH,
+        _F32,
+        "minimums",
+        _F32,
+        expand="min",
+        commutes=True,
     ),
     Binary("floordiv", fn.floordiv, "", "quotient rounded down; x // 0 is 0", (D.INT32, D.INT16), (), "floordivs"),
     Binary("mod", fn.mod, "", "remainder with the divisor's sign; x % 0 is 0", (D.INT32, D.INT16), (), "mods"),
@@ -240,8 +259,7 @@ def _binary_to_tile(row: Binary) -> Callable[[Lower, Call, tuple[Expr, ...]], Ex
         kind, swap = _vector_side(a, b)
         if not kind:
             return lo.emit(f"tile.{row.name}", (lo.tile(args[0]), lo.tile(args[1])), call.kwargs)
-        commutes = row.name in ("add", "mul", "maximum", "minimum")
-        if not row.expand or (swap and not commutes):
+        if not row.expand or (swap and not row.commutes):
             raise OpRejected(
                 f"{row.name} cannot broadcast here: the matrix goes on the left, a [M, 1] or [1, N] vector on the right",
                 "expand the vector with pl.row_expand or pl.col_expand first",
@@ -275,6 +293,8 @@ def _binary_dsl(row: Binary) -> list[Dsl]:
     def build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
         x, y = a["lhs"], a["rhs"]
         precise = {"high_precision": True} if a.get("high_precision") else {}
+        if isinstance(x.type, TensorType) and isinstance(y.type, TensorType) and row.commutes and _vector_side(x.type, y.type)[1]:
+            x, y = y, x  # as the expand operator will take them
         if not is_scalar(y):
             return unified(ctx, space, row.name, x, (y,), precise)
         if precise:

@@ -72,8 +72,7 @@ def broadcasts(dtype: DataType) -> Iterator[Group]:
                 f"pl.{name}(a, {vector})",
                 f"pl.{axis}_expand_{suffix}(a, {vector})",
             ]
-            # Of two zeros, maximum and minimum give one by the operands' order: exchanged they would differ in its sign.
-            if name in ("add", "mul"):
+            if name in ("add", "mul", "maximum", "minimum"):
                 forms.append(f"pl.{name}({vector}, a)")
             yield Group(f"a {name} {vector}", forms, lambda a, b, s, f=f, of=of: f(a, of(b)), 0, any_zero)
 
