@@ -60,7 +60,6 @@ def _positive(text: str) -> float:
     return value
 
 
-
 def _size(text: str) -> int:
     """Bytes, with an optional K, M or G (powers of 1024)."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)

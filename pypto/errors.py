@@ -183,8 +183,10 @@ class VerificationError(Error):
 
     code = "V000"
 
-    def __init__(self, message: str, span: Span | None = None, *, diagnostics: tuple[str, ...] = ()) -> None:
-        super().__init__(message, span)
+    def __init__(
+        self, message: str, span: Span | None = None, hint: str | None = None, *, diagnostics: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, span, hint)
         self.diagnostics = diagnostics
 
 

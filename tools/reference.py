@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
-from enum import Enum
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ if __name__ == "__main__":
 import pypto  # noqa: E402
 from pypto import config, errors, ir, passes, runtime  # noqa: E402
 from pypto._lazy import Facade  # noqa: E402
-from pypto.ir.opdef import Dsl, Lanewise, OpDef, Param, Reduce, Special  # noqa: E402
+from pypto.ir.opdef import Dsl, Lanewise, OpDef, Reduce, Special  # noqa: E402
 from pypto.ir.ops import ALL, DSL, find_dsl  # noqa: E402
 from pypto.language.unsupported import UNSUPPORTED  # noqa: E402
 
@@ -57,17 +56,7 @@ def operators() -> str:
 
 def _dsl(d: Dsl) -> list[str]:
     spaces = ", ".join("pl" + (f".{s}" if s else "") for s in d.namespaces)
-    params = [_param(p) for p in d.params]
-    star = next((i for i, p in enumerate(d.params) if p.keyword_only), None)
-    if star is not None:
-        params.insert(star, "*")
-    return [f"`{d.name}({', '.join(params)})`", spaces, d.doc]
-
-
-def _param(p: Param) -> str:
-    if p.required:
-        return p.name
-    return f"{p.name}={f'pl.{type(p.default).__name__}.{p.default.name}' if isinstance(p.default, Enum) else repr(p.default)}"
+    return [f"`{d.signature()}`", spaces, d.doc]
 
 
 def _concepts() -> list[list[str]]:
@@ -118,7 +107,7 @@ def options() -> str:
 def error_pages() -> str:
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.Error)]
     rows = [[f"`{c.code}`", f"`{c.__name__}`", (c.__doc__ or "").split("\n")[0]] for c in classes]
-    coded = sorted(_coded(), key=lambda r: r[0])
+    coded = sorted(dict.fromkeys(map(tuple, _coded())), key=lambda r: r[0])
     return "\n".join(
         [
             "# Errors\n",
@@ -128,7 +117,7 @@ def error_pages() -> str:
             "## Classes\n",
             _table(["code", "class", "meaning"], sorted(rows)),
             "## Codes of single findings\n",
-            _table(["code", "class", "message"], coded),
+            _table(["code", "class", "message"], [list(r) for r in coded]),
         ]
     )
 
@@ -136,24 +125,36 @@ def error_pages() -> str:
 def _coded() -> Iterator[list[str]]:
     """Every `SomeError(message, ..., code="X123")` of the package."""
     for path in sorted((ROOT / "pypto").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        texts: dict[str, str] = {}  # of the local names so far; a message that is too long for its line has one
+        for node in _in_order(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                texts[node.targets[0].id] = _template(node.value, texts)
             if not isinstance(node, ast.Call):
                 continue
             code = next((k.value for k in node.keywords if k.arg == "code"), None)
             if not isinstance(code, ast.Constant) or not isinstance(code.value, str) or not node.args:
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            message = next((t for t in map(_template, node.args) if t), "")
+            message = next((t for t in (_template(a, texts) for a in node.args) if t), "…")
             yield [f"`{code.value}`", f"`{name}`" if name.endswith("Error") else "`CompileError`", message]
 
 
-def _template(node: ast.expr) -> str:
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes as they stand in the text."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _in_order(child)
+
+
+def _template(node: ast.expr, texts: Mapping[str, str]) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
+    if isinstance(node, ast.Name):
+        return texts.get(node.id, "")
     if isinstance(node, ast.JoinedStr):
         return "".join(str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _template(node.left) + _template(node.right)
+        return _template(node.left, texts) + _template(node.right, texts)
     return ""
 
 

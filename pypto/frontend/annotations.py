@@ -63,7 +63,13 @@ def type_of(frame: Frame, value: Any, node: ast.AST, *, scalar_shorthand: bool =
 
 def _dtype(frame: Frame, value: Any, node: ast.AST, what: str) -> DataType:
     if not isinstance(value, DataType):
-        form = f"{what}[pl.FP32]" if what == "pl.Scalar" else f"{what}[4, pl.INT32]" if what == "pl.Array" else f"{what}[[...], pl.FP32]"
+        form = (
+            f"{what}[pl.FP32]"
+            if what == "pl.Scalar"
+            else f"{what}[4, pl.INT32]"
+            if what == "pl.Array"
+            else f"{what}[[...], pl.FP32]"
+        )
         frame.fail(ParserTypeError, f"{what} needs a dtype such as pl.FP32, got {describe(value)}", node, f"write {form}")
     return value
 

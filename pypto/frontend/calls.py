@@ -46,7 +46,7 @@ class CallSite:
     def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
         known = ops.find(name)
         if known is None:
-            raise OpRejected(f"'{name}' is not available in this version")
+            raise OpRejected(f"'{name}' is not available in this version", "use the operators that docs/operators.md lists")
         made = known.call(args, kwargs, self.span)
         _check_place(self.x, self.node, made)
         return made
@@ -86,7 +86,9 @@ def operation(x: Expressions, node: ast.Call, op: Operation) -> Expr:
             return printed
     entry = ops.find_dsl(op.namespace, op.name)
     if entry is None:
-        x.fail(InvalidOperationError, f"Unknown operation '{op.spelling}'", node)
+        near = closest(op.name, (d.name for d in ops.DSL if op.namespace in d.namespaces))
+        hint = near or "docs/operators.md lists what a kernel can call"
+        x.fail(InvalidOperationError, f"Unknown operation '{op.spelling}'", node, hint)
     values = {p.name: argument(x, p, n, op) if n is not None else p.default for p, n in bind(x, node, entry, op)}
     return build(x, node, op.namespace, op.name, values)
 
@@ -94,6 +96,7 @@ def operation(x: Expressions, node: ast.Call, op: Operation) -> Expr:
 def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tuple[Param, ast.expr | None]]:
     """Each parameter with its argument, None where the default holds."""
     given: dict[str, ast.expr] = {}
+    form = _form(entry, op.namespace)
     positional = [p for p in entry.params if not p.keyword_only]
     for a in node.args:
         if isinstance(a, ast.Starred):
@@ -101,8 +104,8 @@ def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tupl
     if len(node.args) > len(positional):
         takes = f"takes {len(positional)} positional arguments, got {len(node.args)}"
         keyword = [p.name for p in entry.params if p.keyword_only]
-        hint = f"'{keyword[0]}' must be given by keyword" if keyword else None
-        _refuse(x, node, op, takes, hint, at=node.args[len(positional)])
+        hint = f"'{keyword[0]}' must be given by keyword: " if keyword else ""
+        _refuse(x, node, op, takes, hint + form, at=node.args[len(positional)])
     for p, a in zip(positional, node.args, strict=False):
         given[p.name] = a
     names = [p.name for p in entry.params]
@@ -110,24 +113,25 @@ def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tupl
         if k.arg is None:
             _refuse(x, node, op, "`**` in a call is not supported", "write the keywords out", at=k.value)
         if k.arg not in names:
-            _refuse(x, node, op, f"unexpected keyword argument '{k.arg}'", closest(k.arg, names) or _takes(names), at=k.value)
+            near = closest(k.arg, names)
+            hint = f"{near} {form}" if near else form
+            _refuse(x, node, op, f"unexpected keyword argument '{k.arg}'", hint, at=k.value)
         if k.arg in given:
-            _refuse(x, node, op, f"got two values for '{k.arg}'", at=k.value)
+            _refuse(x, node, op, f"got two values for '{k.arg}'", form, at=k.value)
         given[k.arg] = k.value
     missing = [p.name for p in entry.params if p.required and p.name not in given]
     if missing:
         names_text = ", ".join(f"'{m}'" for m in missing)
-        _refuse(x, node, op, f"missing required argument{'s' if len(missing) > 1 else ''} {names_text}", _takes(names))
+        _refuse(x, node, op, f"missing required argument{'s' if len(missing) > 1 else ''} {names_text}", form)
     return [(p, given.get(p.name)) for p in entry.params]
 
 
-def _takes(names: list[str]) -> str:
-    return f"its parameters are {', '.join(names)}" if names else "it takes no arguments"
+def _form(entry: Dsl, namespace: str) -> str:
+    """How an operator is called: the remedy for a refusal that has none of its own."""
+    return f"call it as pl.{namespace + '.' if namespace else ''}{entry.signature()}"
 
 
-def _refuse(
-    x: Expressions, node: ast.AST, op: Operation, message: str, hint: str | None = None, at: ast.AST | None = None
-) -> NoReturn:
+def _refuse(x: Expressions, node: ast.AST, op: Operation, message: str, hint: str, at: ast.AST | None = None) -> NoReturn:
     space = f"pl.{op.namespace}" if op.namespace else "pl"
     text = message if message.startswith("pl.") else f"{space} operation '{op.name}': {message}"
     x.fail(InvalidOperationError, text, at or node, hint)
@@ -145,7 +149,8 @@ def argument(x: Expressions, p: Param, node: ast.expr, op: Operation) -> Any:
     if p.kind == "attr":
         return need_constant(x, value, node, f"'{p.name}' of {op.spelling}")
     if isinstance(value, (tuple, list)):
-        _refuse(x, node, op, f"'{p.name}' must be a tensor, a tile or a scalar, got a list")
+        what = f"'{p.name}' must be a tensor, a tile or a scalar, got a list"
+        _refuse(x, node, op, what, "pass the values one by one, without brackets")
     e = x.frame.expr(value, node)
     return x.frame.plain(e, node) if isinstance(e.type, ScalarType) else e
 
@@ -157,7 +162,7 @@ def shape(x: Expressions, value: Any, node: ast.expr, what: str) -> tuple[Any, .
             InvalidOperationError,
             f"'{what}' must be a list of extents, got {value_text(value)}",
             node,
-            f"write [{ast.unparse(node)}]" if isinstance(value, (int, Expr)) else None,
+            f"write [{ast.unparse(node)}]" if isinstance(value, (int, Expr)) else "write [rows, cols], an integer for each axis",
         )
     parts = node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node] * len(value)
     return tuple(index(x, v, n) for v, n in zip(value, parts, strict=True))
@@ -187,7 +192,8 @@ def build(
     """What the DSL entry makes of bound values; `kind` is the class of its refusals."""
     entry = ops.find_dsl(namespace, name)
     if entry is None:
-        x.fail(NotSupportedError, f"pl.{namespace + '.' if namespace else ''}{name} is not available in this version", node)
+        what = f"pl.{namespace + '.' if namespace else ''}{name} is not available in this version"
+        x.fail(NotSupportedError, what, node, "use the operators that docs/operators.md lists")
     full = {p.name: values.get(p.name, p.default) for p in entry.params}
     try:
         made = entry.build(CallSite(x, node), namespace, full)
@@ -195,7 +201,7 @@ def build(
         _retry_static(x, node, entry, namespace, full)
         space = f"pl.{namespace}" if namespace else "pl"
         text = e.message if e.message.startswith("pl.") else f"{space} operation '{name}': {e.message}"
-        raise x.frame.error(kind, text, node, e.hint) from None
+        raise x.frame.error(kind, text, node, e.hint or _form(entry, namespace)) from None
     if x.frame.context.in_core and isinstance(made.type, ShapedType):
         ask_for_static(x, *made.type.shape)  # what is computed with on the chip has constant extents
     return made

@@ -41,7 +41,7 @@ BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
 _BITS = "join conditions with `and` and `or`; run-time integers have << and >>, // and %, but no bitwise operators"
 INSTEAD: dict[type[ast.operator], str] = {
     ast.Pow: "multiply the value by itself: x * x",
-    ast.MatMult: "multiply and add up with pl.mul and pl.row_sum: this version has no matrix product",
+    ast.MatMult: "multiply with pl.mul and add up with pl.row_sum; pl.matmul is not available in this version",
     ast.BitAnd: _BITS,
     ast.BitOr: _BITS,
     ast.BitXor: _BITS,
@@ -119,7 +119,11 @@ class Evaluator:
     def on_Constant(self, node: ast.Constant) -> Any:
         if node.value is None or type(node.value) in (int, float, bool, str):
             return node.value
-        hint = "write a float: kernels have no complex numbers" if isinstance(node.value, complex) else "numbers, True, False and texts can be written"
+        hint = (
+            "write a float: kernels have no complex numbers"
+            if isinstance(node.value, complex)
+            else "numbers, True, False and texts can be written"
+        )
         self.fail(UnsupportedFeatureError, f"Unsupported literal: {node.value!r}", node, hint)
 
     def on_Name(self, node: ast.Name) -> Any:
@@ -316,7 +320,11 @@ class Evaluator:
 def known_names(names: Iterable[str]) -> str:
     """A hint that lists what there is, as far as that is short."""
     found = list(names)
-    return f"there are {', '.join(found)}" if 0 < len(found) <= 12 else "the names are listed in docs/operators.md and docs/language.md"
+    return (
+        f"there are {', '.join(found)}"
+        if 0 < len(found) <= 12
+        else "the names are listed in docs/operators.md and docs/language.md"
+    )
 
 
 def index_hint(extent: int) -> str:
@@ -326,7 +334,7 @@ def index_hint(extent: int) -> str:
 def _form_of(f: Any) -> str:
     """How one of the language's constructors is called, or what stands in the brackets of `f`."""
     if isinstance(f, enum.EnumMeta):
-        return known_names(m.name for m in f)
+        return known_names(f.__members__)
     written = next((text for form, text in _WRITTEN if f is form or (isinstance(form, type) and isinstance(f, form))), None)
     return f"write {written}" if written else "its form is that of the language: see docs/language.md"
 

@@ -165,7 +165,9 @@ def _deps(s: Statements, k: Keywords) -> tuple[Expr, ...]:
     if node is None:
         return ()
     if not isinstance(node, (ast.List, ast.Tuple)):
-        s.frame.fail(ParserTypeError, "deps must be a list of task ids", node, "deps=[tid], with the names bound by earlier tasks")
+        s.frame.fail(
+            ParserTypeError, "deps must be a list of task ids", node, "deps=[tid], with the names bound by earlier tasks"
+        )
     found = []
     for e in node.elts:
         value = s.x.value(e)

@@ -143,7 +143,9 @@ class Expressions(Evaluator):
         entry = ops.find_dsl("", name)
         if entry is None:
             what = f"operator not available for tensors and tiles: pl.{name}"
-            self.fail(UnsupportedFeatureError, what, node, "tensors and tiles take + - * / and comparisons; see docs/operators.md")
+            self.fail(
+                UnsupportedFeatureError, what, node, "tensors and tiles take + - * / and comparisons; see docs/operators.md"
+            )
         named = dict(zip((p.name for p in entry.params), args, strict=False))
         values = {k: self.frame.expr(v, node) for k, v in named.items()}
         return calls.build(self, node, "", name, {**values, **keywords})
@@ -237,4 +239,8 @@ class Expressions(Evaluator):
 def _method_hint(node: ast.Attribute) -> str:
     """What to write instead of `x.name` on a tensor, a tile or a scalar."""
     entry = ops.find_dsl("", node.attr)
-    return f"write pl.{entry.name}({ast.unparse(node.value)}, ...)" if entry is not None else "a tensor or tile has .shape and .dtype"
+    return (
+        f"write pl.{entry.name}({ast.unparse(node.value)}, ...)"
+        if entry is not None
+        else "a tensor or tile has .shape and .dtype"
+    )

@@ -180,7 +180,11 @@ class Frame:
         """A scalar operand: never a nested call (it is bound to a variable first)."""
         e = self.expr(value, node)
         if not isinstance(e.type, ScalarType):
-            hint = "read one element with pl.read(x, indices)" if isinstance(e.type, (ShapedType, ArrayType)) else "use one of its elements"
+            hint = (
+                "read one element with pl.read(x, indices)"
+                if isinstance(e.type, (ShapedType, ArrayType))
+                else "use one of its elements"
+            )
             self.fail(ParserTypeError, f"expected a scalar, got {type_text(e.type)}", node, hint)
         return self.plain(e, node)
 

@@ -26,6 +26,7 @@ _FUTURES = 0
 for _name in futures.all_feature_names:
     _FUTURES |= getattr(futures, _name).compiler_flag
 _WAYS_OUT = "define it in a file, or give the text to pl.parse; a kernel needs source that Python's linecache can find"
+_STALE = "the file changed since it was imported, or its byte code is stale: import it again"
 
 
 class Located(NamedTuple):
@@ -70,7 +71,7 @@ def _locate(function: FunctionType) -> Located:
             function,
             f"cannot retrieve source code of '{function.__qualname__}': the text at {code.co_filename}:{first + 1} "
             "is not that of the running function",
-            "the file changed since it was imported, or its byte code is stale: import it again",
+            _WAYS_OUT if code.co_filename.startswith("<") else _STALE,  # "<string>" is no file: its text may be anything
         )
     last_line = found.end_lineno or first + 1
     return Located(found, tuple(line.rstrip("\r\n") for line in lines[first:last_line]), first + 1)

@@ -116,7 +116,10 @@ def _keywords(s: Statements, call: ast.Call, name: str) -> dict[str, ast.expr]:
             what = f"'stage' belongs to pl.pipeline, not to pl.{name}"
             s.frame.fail(ParserSyntaxError, what, k.value, "write pl.pipeline(..., stage=2), or leave stage= out")
         if k.arg not in allowed:
-            hint = closest(k.arg or "", allowed) or f"pl.{name} takes bounds by position, and the keywords {', '.join(sorted(allowed))}"
+            hint = (
+                closest(k.arg or "", allowed)
+                or f"pl.{name} takes bounds by position, and the keywords {', '.join(sorted(allowed))}"
+            )
             s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in pl.{name}()", k.value, hint)
         found[k.arg] = k.value
     if name == "unroll" and "init_values" in found and not s.frame.raw:
@@ -212,7 +215,9 @@ def carried(s: Statements, target: ast.expr, init: ast.expr, declared: dict[str,
     names = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
     if len(names) != len(values):
         what = f"Mismatch: {len(names)} iter_args but {len(values)} init_values"
-        frame.fail(ParserSyntaxError, what, target, "give each carried name its initial value: (x, y) goes with init_values=(x0, y0)")
+        frame.fail(
+            ParserSyntaxError, what, target, "give each carried name its initial value: (x, y) goes with init_values=(x0, y0)"
+        )
     out: Carries = []
     for t, v, n in zip(names, values, init.elts, strict=True):
         if not isinstance(t, ast.Name):
@@ -327,9 +332,13 @@ def _explicit_while(s: Statements, node: ast.For, call: ast.Call) -> None:
     first = s.construct_call(node.body[0].value) if isinstance(node.body[0], ast.Expr) else None
     if first is None or first[0].name != "cond":
         what = "the first statement of a pl.while_ loop must be pl.cond(...)"
-        frame.fail(ParserSyntaxError, what, node.body[0], f"begin the body with pl.cond({carries[0][0].id if carries else 'x'} < limit)")
+        frame.fail(
+            ParserSyntaxError, what, node.body[0], f"begin the body with pl.cond({carries[0][0].id if carries else 'x'} < limit)"
+        )
     if len(first[1].args) != 1 or first[1].keywords:
-        frame.fail(ParserSyntaxError, "pl.cond takes one condition", first[1], "join several with `and`: pl.cond(x < n and y > 0)")
+        frame.fail(
+            ParserSyntaxError, "pl.cond takes one condition", first[1], "join several with `and`: pl.cond(x < n and y > 0)"
+        )
     names = [n for n in assigned(s, node.body) if n not in _own(carries)]
     frame.prepare(names, node)
     frame.scope.forget_constants(names)

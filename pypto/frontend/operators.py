@@ -141,7 +141,9 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
         return x.apply(node, "neg", value)
     if is_shaped(value):
         what = f"Unsupported unary operator: {type(node.op).__name__} on {type_text(value.type)}"
-        hint = "compare with the opposite operator" if isinstance(node.op, ast.Not) else "use -x - 1 for the complement of integers"
+        hint = (
+            "compare with the opposite operator" if isinstance(node.op, ast.Not) else "use -x - 1 for the complement of integers"
+        )
         x.fail(UnsupportedFeatureError, what, node, hint)
     e = _operand(x, node, value)
     build = {ast.USub: scalar.neg, ast.Not: scalar.not_, ast.Invert: scalar.bit_not}[type(node.op)]
@@ -165,7 +167,12 @@ def logic(x: Expressions, node: ast.BoolOp, values: list[Any]) -> Any:
 def extremum(x: Expressions, node: ast.Call, name: str) -> Any:
     """`pl.min(a, b)` and `pl.max(a, b)` of scalars."""
     if len(node.args) != 2 or node.keywords:
-        x.fail(ParserSyntaxError, f"pl.{name} takes exactly two scalars", node, f"nest the calls for more: pl.{name}(pl.{name}(x, y), z)")
+        x.fail(
+            ParserSyntaxError,
+            f"pl.{name} takes exactly two scalars",
+            node,
+            f"nest the calls for more: pl.{name}(pl.{name}(x, y), z)",
+        )
     left, right = (x.value(a) for a in node.args)
     if is_shaped(left) or is_shaped(right):
         x.fail(ParserTypeError, f"pl.{name} takes scalars, not tensors or tiles", node, f"use pl.{name}imum")

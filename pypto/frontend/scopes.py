@@ -78,13 +78,14 @@ def with_scope(s: Statements, node: ast.With) -> None:
 
 
 _EXAMPLES = {
-    "level": "pl.Level.CORE_GROUP",
-    "mode": "pl.SplitMode.UP_DOWN",
-    "name_hint": "'stage'",
-    "sync_start": "True",
-    "allow_early_resolve": "True",
-    "windowize": "True",
-    "slot_num": "2",
+    "a pl.Level": "pl.Level.CORE_GROUP",
+    "a pl.Role": "pl.Role.Orchestrator",
+    "a pl.ScopeMode": "pl.ScopeMode.AUTO",
+    "a pl.SplitMode": "pl.SplitMode.UP_DOWN",
+    "a string literal": "'stage'",
+    "an integer": "2",
+    "an integer literal": "2",
+    "True or False": "True",
 }
 
 
@@ -118,9 +119,9 @@ class Keywords:
         value = self.s.x.value(node)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             message = f"'{name}' of {self.what} must be {want}, got {describe(value)}"
-            example = _EXAMPLES.get(name)
-            hint = f"write {name}={example}" if example else f"write {want} there, not a name of a run-time value"
-            self.s.frame.fail(ParserSyntaxError, message, node, hint)
+            self.s.frame.fail(
+                ParserSyntaxError, message, node, f"write {name}={_EXAMPLES[want]}, or another constant of that kind"
+            )
         return value
 
     def name_hint(self) -> str:

@@ -181,12 +181,15 @@ def _source(x: Expressions, t: ShapedType, value: Any, node: ast.expr) -> Expr:
         got = "ScalarType" if isinstance(value.type, ScalarType) else type(value.type).__name__
     else:
         got = "ScalarType" if isinstance(value, (int, float)) else describe(value)
-    hint = "use pl.full or pl.expands for a constant" if got == "ScalarType" else None
-    if got == "TileType":
-        hint = "store a tile with pl.store(tile, offsets, tensor)"
-    if got == "TensorType":
-        hint = "load the tensor with pl.load first"
+    hint = _SOURCE.get(got, f"assign a {kind}")
     x.fail(ParserTypeError, f"Subscript-write source must also be a {kind}, got {got}", node, hint)
+
+
+_SOURCE = {
+    "ScalarType": "use pl.full or pl.expands for a constant",
+    "TileType": "store a tile with pl.store(tile, offsets, tensor)",
+    "TensorType": "load the tensor with pl.load first",
+}
 
 
 def _fit(x: Expressions, node: ast.Subscript, t: ShapedType, w: Window, source: Expr) -> Expr:
@@ -213,6 +216,7 @@ def _fit(x: Expressions, node: ast.Subscript, t: ShapedType, w: Window, source: 
                 ParserTypeError,
                 f"Subscript-write shape mismatch on source axis {k}: window expects {want} elements, source has {have}",
                 node,
+                "write a window of the source's shape, or slice the source: "
                 f"the source is {type_text(s)}, the window [{', '.join(map(dim_text, w.shape))}]",
             )
     if len(s.shape) == len(w.shape):

@@ -144,7 +144,9 @@ class _Text:
         d = node.decorator_list[0]
         if isinstance(d, ast.Call):
             if d.args:
-                self.fail(ParserSyntaxError, "a decorator takes keyword arguments", d, "@pl.function(type=pl.FunctionType.InCore)")
+                self.fail(
+                    ParserSyntaxError, "a decorator takes keyword arguments", d, "@pl.function(type=pl.FunctionType.InCore)"
+                )
             return self.evaluator.value(d.func), {k.arg or "": self.evaluator.value(k.value) for k in d.keywords}
         return self.evaluator.value(d), {}
 

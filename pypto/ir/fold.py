@@ -45,7 +45,8 @@ def fold(e: Expr, known: Analyzer) -> Expr:
         return e
     if isinstance(e, (scalar.FloorDiv, scalar.FloorMod)) and isinstance(e.right, ConstInt) and e.right.value == 0:
         sign = "//" if isinstance(e, scalar.FloorDiv) else "%"
-        raise CompileError(f"division by zero: the divisor of {sign} is the constant 0", e.span, code="C020")
+        what = f"division by zero: the divisor of {sign} is the constant 0"
+        raise CompileError(what, e.span, "a constant divisor must not be zero", code="C024")
     for rule in (_constants, _identity, _regrouped):
         made = rule(e, dtype)
         if made is not None:

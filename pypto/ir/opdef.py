@@ -9,6 +9,7 @@ is built, not when a kernel is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pypto.dtypes import DataType
@@ -262,6 +263,13 @@ class Param(NamedTuple):
     def required(self) -> bool:
         return self.default is _REQUIRED
 
+    def text(self) -> str:
+        """As in a signature: `shape`, `clamp=False`, `layout=pl.TensorLayout.ND`."""
+        if self.required:
+            return self.name
+        d = self.default
+        return f"{self.name}={f'pl.{type(d).__name__}.{d.name}' if isinstance(d, Enum) else repr(d)}"
+
 
 class Dsl(NamedTuple):
     """A function of the language: `pl.<name>` ("" in namespaces), `pl.tile.<name>`, `pl.tensor.<name>`."""
@@ -271,6 +279,14 @@ class Dsl(NamedTuple):
     params: tuple[Param, ...]
     build: Callable[[DslContext, str, dict[str, Any]], Expr]
     doc: str
+
+    def signature(self) -> str:
+        """`load(tensor, offsets, shapes, valid_shape=None, …)`, without a namespace."""
+        parts = [p.text() for p in self.params]
+        star = next((i for i, p in enumerate(self.params) if p.keyword_only), None)
+        if star is not None:
+            parts.insert(star, "*")
+        return f"{self.name}({', '.join(parts)})"
 
 
 # -- the definition --------------------------------------------------------------------------------------------
@@ -329,6 +345,11 @@ class OpDef:
     @property
     def stage(self) -> OpIRStage:
         return OpIRStage.Buffer if self.level == "buffer" else OpIRStage.Functional
+
+    def signature(self) -> str:
+        """`tile.load(tensor, offsets, shapes, valid_shapes; target_memory, clamp, cache)`: operands, then keywords."""
+        operands = ", ".join(f"[{o.name}]" if o.optional else o.name for o in self.operands)
+        return f"{self.name}({operands}{'; ' + ', '.join(self.attrs) if self.attrs else ''})"
 
     def effects(self, kwargs: Mapping[str, Any] = EMPTY) -> tuple[ArgEffect, ...]:
         """What the operator does to each operand; keywords may decide."""

@@ -61,7 +61,8 @@ def blame(found: Dependencies) -> None:
         except (ArgumentTypeError, ArgumentValueError) as e:
             source, root = found.sources[at], name.partition(".")[0]
             node = next((n for n in ast.walk(source.node) if isinstance(n, ast.Name) and n.id == root), source.node)
-            error = error_at(type(e), f"'{name}': {e.message}", source, node, e.hint)
+            hint = e.hint or "use a plain int, float, bool, str or dtype, or a list or tuple of them"
+            error = error_at(type(e), f"'{name}': {e.message}", source, node, hint)
             error.code = e.code
             raise error from None
 

@@ -261,7 +261,7 @@ def _if(s: IfStmt, then: list[Stmt], other: list[Stmt]) -> Stmt:
 def _finish_for(s: ForStmt, body: list[Stmt], loop: _LoopBody) -> list[Stmt]:
     step = s.step.value if isinstance(s.step, ConstInt) else None
     if step == 0:
-        raise CompileError("the step of a loop must not be zero", s.span)
+        raise CompileError("the step of a loop must not be zero", s.span, "step 1 visits every index, -1 counts down")
     if loop.broke is None:
         return [s.replace(body=seq(body, s.span))]
     started = _assign(loop.broke, ConstBool(False, s.span), s.span)

@@ -52,7 +52,8 @@ def _callees_first(inline: dict[str, Function]) -> list[str]:
             return
         if name in path:
             cycle = " -> ".join([*path[path.index(name) :], name])
-            raise CompileError(f"inline functions call each other in a cycle: {cycle}", at.span if at is not None else None)
+            what = f"inline functions call each other in a cycle: {cycle}"
+            raise CompileError(what, at.span if at is not None else None, "write a loop instead of the recursion")
         path.append(name)
         for call in _calls(inline[name].body):
             if call.op.name in inline:
@@ -100,7 +101,7 @@ class _Splicer(Mutator):
         assert isinstance(s.value, Call)
         body, values = self._copy(f, self._arguments(s.value))
         if not values:
-            raise CompileError(f"'{f.name}' returns nothing that could be assigned", s.span)
+            raise CompileError(f"'{f.name}' returns nothing that could be assigned", s.span, f"end '{f.name}' with a return")
         value = values[0] if len(values) == 1 else MakeTuple(values, s.span)
         return body if value is s.var else [*body, s.replace(value=value)]
 
@@ -124,7 +125,7 @@ class _Splicer(Mutator):
             return c if new is c else rededuce(new)
         body, values = self._copy(f, new)
         if not values:
-            raise CompileError(f"'{f.name}' returns nothing that could be used", c.span)
+            raise CompileError(f"'{f.name}' returns nothing that could be used", c.span, f"end '{f.name}' with a return")
         self.pending += body
         return values[0] if len(values) == 1 else MakeTuple(values, c.span)
 
@@ -136,7 +137,8 @@ class _Splicer(Mutator):
 
     def _copy(self, f: Function, call: Call) -> tuple[list[Stmt], tuple[Expr, ...]]:
         if len(call.args) != len(f.params):
-            raise CompileError(f"'{f.name}' expects {len(f.params)} argument(s), got {len(call.args)}", call.span)
+            what = f"'{f.name}' expects {len(f.params)} argument(s), got {len(call.args)}"
+            raise CompileError(what, call.span, f"call it as {f.name}({', '.join(p.name_hint for p in f.params)})")
         suffix = f"_inline{self.count}"
         self.count += 1
         written = _assigned_params(f)
@@ -159,7 +161,8 @@ class _Splicer(Mutator):
         if stmts and isinstance(stmts[-1], ReturnStmt):
             values = stmts.pop().value  # type: ignore[attr-defined]
         if any(isinstance(n, ReturnStmt) for s in stmts for n in statements(s)):
-            raise CompileError(f"'{f.name}' returns before its end; an inline function has one exit", call.span)
+            what = f"'{f.name}' returns before its end; an inline function has one exit"
+            raise CompileError(what, call.span, "assign the result to a name in each branch, and return that name at the end")
         return flatten_to_stmts(seq([*before, *stmts])), values
 
 

@@ -29,7 +29,8 @@ def packed_strides(shape: tuple[Expr, ...], layout: TensorLayout) -> tuple[Expr,
     NotSupportedError for layouts that flat strides cannot express.
     """
     if layout not in (TensorLayout.ND, TensorLayout.DN):
-        raise NotSupportedError(f"{layout.name} tensors have no flat strides; use an ND tensor")
+        what = f"{layout.name} tensors have no flat strides"
+        raise NotSupportedError(what, hint="annotate the tensor without a layout, or with pl.ND")
     strides: list[Expr] = [const_index(1)] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = arith.mul(strides[i + 1], shape[i + 1])

@@ -16,11 +16,12 @@ from pypto.errors import CompileError
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, IterArg, MemRef, Var
 from pypto.ir.node import DEFINITION, IGNORED, MANY, PLAIN, Node, attr_nodes
-from pypto.ir.opdef import OpRejected
+from pypto.ir.opdef import OpDef, OpRejected
 from pypto.ir.rewrite import Mutator
 from pypto.ir.shaped import ShapedType, TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield, seq
 from pypto.ir.types import Type
+from pypto.span import Span
 
 __all__ = ["Made", "Retyper", "count_uses", "placed_like", "rebuilt", "rededuce", "used_vars"]
 
@@ -113,6 +114,11 @@ class Retyper(Mutator):
         return results if all(x is y for x, y in zip(made, results, strict=True)) else tuple(made)
 
 
+def refused(op: OpDef, e: OpRejected, span: Span) -> CompileError:
+    """What an operator refuses, as an error at the user's call."""
+    return CompileError(f"{op.name}: {e.message}", span, e.hint or f"its form is {op.signature()}", code="C010")
+
+
 def rededuce(c: Call, explicit: Type | None = None) -> Call:
     """The call with the type its operands imply; CompileError at the call if the operator refuses them."""
     op = ops.of(c)
@@ -121,7 +127,7 @@ def rededuce(c: Call, explicit: Type | None = None) -> Call:
     try:
         made = op.call(c.args, c.kwargs, c.span, (explicit or c.type) if op.explicit_result else None)
     except OpRejected as e:
-        raise CompileError(f"{op.name}: {e.message}", c.span, e.hint, code="C010") from None
+        raise refused(op, e, c.span) from None
     return made.replace(attrs=c.attrs)
 
 

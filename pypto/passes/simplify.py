@@ -133,7 +133,7 @@ class _Simplify(Retyper):
     def visit_for_stmt(self, s: ForStmt) -> Made:
         start, stop, step = self.expr(s.start), self.expr(s.stop), self.expr(s.step)
         if isinstance(step, ConstInt) and step.value == 0:
-            raise CompileError("the step of a loop must not be zero", s.span)
+            raise CompileError("the step of a loop must not be zero", s.span, "step 1 visits every index, -1 counts down")
         if s.kind is ForKind.Sequential and not s.attrs and isinstance(step, ConstInt):
             trips = self._trips(start, stop, step)
             inits = [self.expr(a.initValue) for a in s.iter_args]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pypto.errors import CompileError
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.node import EMPTY, Attrs
@@ -18,7 +17,7 @@ from pypto.ir.opdef import OpRejected
 from pypto.ir.program import Function
 from pypto.ir.stmt import AssignStmt, SeqStmts, Stmt, attach_leading_comments, flatten_to_stmts, seq
 from pypto.ir.types import Type
-from pypto.passes.retype import Retyper, placed_like, rededuce
+from pypto.passes.retype import Retyper, placed_like, rededuce, refused
 from pypto.span import Span
 
 __all__ = ["SSARewriter", "keep_comments", "typed_call"]
@@ -33,10 +32,11 @@ def typed_call(
     attrs: Attrs = EMPTY,
 ) -> Call:
     """A typed call of a registered operator; what the operator refuses is a CompileError at `span`."""
+    op = ops.get(name)
     try:
-        call = ops.get(name).call(args, kwargs, span, result)
+        call = op.call(args, kwargs, span, result)
     except OpRejected as e:
-        raise CompileError(f"{name}: {e.message}", span, e.hint, code="C010") from None
+        raise refused(op, e, span) from None
     return call.replace(attrs=attrs) if attrs else call
 
 

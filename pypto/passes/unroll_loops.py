@@ -55,7 +55,7 @@ def _trips(s: ForStmt) -> range:
             raise CompileError(f"the {what} of an unrolled loop must be a constant", place, "use pl.range for run-time bounds")
         bounds.append(e.value)
     if bounds[2] == 0:
-        raise CompileError("the step of a loop must not be zero", s.span)
+        raise CompileError("the step of a loop must not be zero", s.span, "step 1 visits every index, -1 counts down")
     trips = range(*bounds)
     if len(trips) > MAX_COPIES:
         raise CompileError(f"the loop unrolls to {len(trips)} copies; the limit is {MAX_COPIES}", s.span, "use pl.range")

@@ -13,7 +13,10 @@ from pypto.ir.verify.tile_storage import check_storage
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 
-__all__ = ["require_storage", "verify_tile_storage"]
+__all__ = ["WITHOUT_BUFFERS", "require_storage", "verify_tile_storage"]
+
+# The remedy for storage that has no form as buffers: the same kernel runs without it.
+WITHOUT_BUFFERS = "compile it with PassContext(enable_buffer_ir=False): such a kernel stays at the tile stage"
 
 
 def require_storage(f: Function, physical: bool) -> None:
@@ -21,7 +24,9 @@ def require_storage(f: Function, physical: bool) -> None:
     found = check_storage(f, physical)
     if found:
         texts = tuple(d.text() for d in found)
-        raise VerificationError("tile storage is not closed:\n" + "\n".join(texts), found[0].span, diagnostics=texts)
+        raise VerificationError(
+            "tile storage is not closed:\n" + "\n".join(texts), found[0].span, WITHOUT_BUFFERS, diagnostics=texts
+        )
 
 
 @program_pass("VerifyTileStorage")

@@ -222,7 +222,8 @@ def mode_number(mode: Any) -> int | None:
 def _cast_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     x, target, mode = a["x"], a["target_type"], mode_number(a["mode"])
     if not isinstance(target, DataType):
-        raise OpRejected(f"pl.cast: the target must be a dtype such as pl.FP16, got {target!r}", None, TypeError)
+        what = f"pl.cast: the target must be a dtype such as pl.FP16, got {target!r}"
+        raise OpRejected(what, "pl.cast(x, pl.FP16)", TypeError)
     if is_scalar(x):
         if mode is not None:
             raise OpRejected("pl.cast: a scalar is cast in the default mode only", "leave mode out", TypeError)

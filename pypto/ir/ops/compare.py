@@ -35,6 +35,7 @@ from pypto.ir.ops.rules import (
     D,
     R,
     binary_tensor_type,
+    cast_hint,
     check_dtype,
     covers,
     element_scalar,
@@ -89,7 +90,7 @@ def mask_type(t: TileType) -> TileType:
     """The packed mask of a tile: UINT8, columns rounded up to whole bytes and then to 32 of them."""
     cols = const_dim(t.shape[-1])
     if cols is None:
-        raise OpRejected("a mask needs a constant column extent")
+        raise OpRejected("a mask needs a constant column extent", "compare windows of a fixed width: a[:, j : j + 64]")
     bytes_ = (cols + 7) // 8
     width = (bytes_ + 31) // 32 * 32
     valid = (*t.valid[:-1], arith.floordiv(arith.add(t.valid[-1], const_index(7)), const_index(8)))
@@ -99,7 +100,8 @@ def mask_type(t: TileType) -> TileType:
 def _kind(s: Site) -> None:
     kind = s.kwargs.get("cmp_type", 0)
     if not 0 <= kind <= 5:
-        s.reject(f"cmp_type {kind} is not 0 (eq), 1 (ne), 2 (lt), 3 (le), 4 (gt) or 5 (ge)")
+        hint = "write the number, or an operator: a < b"
+        s.reject(f"cmp_type {kind} is not 0 (eq), 1 (ne), 2 (lt), 3 (le), 4 (gt) or 5 (ge)", hint)
 
 
 def _tile_cmp(s: Site) -> Type:
@@ -108,7 +110,8 @@ def _tile_cmp(s: Site) -> Type:
     check_dtype(s, a.dtype, _TYPES)
     if is_scalar(s.args[1]):
         if s.scalar(1) is not a.dtype:
-            s.reject(f"the scalar is {s.scalar(1)}, the elements are {a.dtype}", kind=TypeError)
+            hint = cast_hint(a.dtype)
+            s.reject(f"the scalar is {s.scalar(1)}, the elements are {a.dtype}", hint, TypeError)
     else:
         same_tiles(s, a, s.tile(1))
     return mask_type(a)
@@ -131,7 +134,8 @@ def _check_mask(s: Site, x: TileType) -> None:
         s.reject("the mask must be the packed UINT8 mask of a comparison of tiles of this shape", "use pl.tile.cmp or cmps")
     covers(s, mask_type(x), m, "mask and operand")
     if x.dtype.get_byte() not in (2, 4):
-        s.reject(f"selects 2- and 4-byte elements, not {x.dtype}", kind=TypeError)
+        hint = "convert the tiles with pl.cast, to pl.FP16 or pl.FP32 say, and back"
+        s.reject(f"selects 2- and 4-byte elements, not {x.dtype}", hint, TypeError)
 
 
 def _sel(s: Site) -> Type:
@@ -145,7 +149,7 @@ def _sels(s: Site) -> Type:
     x = s.tile(1)
     _check_mask(s, x)
     if s.scalar(3) is not x.dtype:
-        s.reject(f"the scalar is {s.scalar(3)}, the elements are {x.dtype}", kind=TypeError)
+        s.reject(f"the scalar is {s.scalar(3)}, the elements are {x.dtype}", cast_hint(x.dtype), TypeError)
     return tile_result(x)
 
 

@@ -19,6 +19,7 @@ from pypto.ir.ops.rules import (
     MOVABLE,
     VEC,
     R,
+    cast_hint,
     check_dtype,
     element_scalar,
     level_of,
@@ -63,19 +64,22 @@ def _infer(s: Site, pattern: str, dtypes: tuple[DataType, ...]) -> Type:
     x, v = s.shaped(0), s.shaped(1)
     check_dtype(s, x.dtype, dtypes)
     if type(x) is not type(v):
-        s.reject("cannot mix a tensor and a tile", kind=TypeError)
+        s.reject("cannot mix a tensor and a tile", "load the tensor with pl.load, or use tensors throughout", TypeError)
     if v.dtype is not x.dtype:
         s.reject(f"operands differ in dtype: {x.dtype} and {v.dtype}", "convert one with pl.cast", TypeError)
     if len(x.shape) < 2:
-        s.reject(f"expands over a matrix, got {shape_text(x.shape)}")
+        s.reject(f"expands over a matrix, got {shape_text(x.shape)}", "pl.reshape it to [rows, cols] first")
     at = len(x.shape) - (1 if pattern == ROW else 2)
     want = (*x.shape[:at], const_index(1), *x.shape[at + 1 :])
     if not same_dims(v.shape, want):
-        s.reject(f"the vector must have shape {shape_text(want)}, got {shape_text(v.shape)}")
+        other = "col" if pattern == ROW else "row"
+        hint = f"pl.reshape the vector to {shape_text(want)}, or expand it along the other axis with pl.{other}_expand"
+        s.reject(f"the vector must have shape {shape_text(want)}, got {shape_text(v.shape)}", hint)
     for i, (a, b) in enumerate(zip(x.valid, v.valid, strict=True)):
         m, n = const_dim(a), const_dim(b)
         if i != at and m is not None and n is not None and n < m:
-            s.reject(f"the vector is valid for {shape_text(v.valid)} only, the matrix for {shape_text(x.valid)}")
+            hint = "narrow the matrix with pl.set_validshape: elements outside the vector's valid region are undefined"
+            s.reject(f"the vector is valid for {shape_text(v.valid)} only, the matrix for {shape_text(x.valid)}", hint)
     return tile_result(x) if isinstance(x, TileType) else tensor_result(x.shape, x.dtype, x.valid)
 
 
@@ -129,7 +133,7 @@ def _expands_type(s: Site) -> Type:
     t = s.shaped(0)
     check_dtype(s, t.dtype, MOVABLE)
     if s.scalar(1) is not t.dtype:
-        s.reject(f"the scalar is {s.scalar(1)}, the elements are {t.dtype}", kind=TypeError)
+        s.reject(f"the scalar is {s.scalar(1)}, the elements are {t.dtype}", cast_hint(t.dtype), TypeError)
     return tile_result(t) if isinstance(t, TileType) else tensor_result(t.shape, t.dtype, t.valid)
 
 

@@ -27,20 +27,32 @@ def _static_shape(s: Site, i: int) -> tuple[int, ...]:
     if dims is None:
         s.reject("a tile's shape must be static", "put run-time extents into valid_shape")
     if not dims or any(d < 1 for d in dims):
-        s.reject(f"every extent must be positive, got {list(dims)}")
+        s.reject(f"every extent must be positive, got {list(dims)}", "the smallest tile has one row and one column")
     return dims
 
 
 def check_window(
-    s: Site, offsets: tuple[Expr, ...], extents: tuple[Expr, ...], source: tuple[Expr, ...], clamp: str = ""
+    s: Site,
+    offsets: tuple[Expr, ...],
+    extents: tuple[Expr, ...],
+    source: tuple[Expr, ...],
+    remedy: str = "",
+    verb: str = "reads",
 ) -> None:
-    """Reject windows that provably begin before the source or end past it."""
+    """Reject windows that provably begin before the source or end past it; `remedy` is how to cut them at the edge."""
     for i, (o, e, n) in enumerate(zip(offsets, extents, source, strict=True)):
         low, extent, size = const_dim(o), const_dim(e), const_dim(n)
         if low is not None and low < 0:
-            s.reject(f"offset {low} of dimension {i} is provably negative")
+            s.reject(
+                f"offset {low} of dimension {i} is provably negative",
+                "offsets count from the beginning, 0 is the first; from the end, write the extent minus the distance",
+            )
         if low is not None and extent is not None and size is not None and extent and low + extent > size:
-            s.reject(f"reads past the end of dimension {i}: offset {low} + extent {extent} > {size}", clamp or None)
+            room = f"an extent of {extent} fits up to offset {size - extent}" if extent <= size else f"at most {size} fit"
+            s.reject(
+                f"{verb} past the end of dimension {i}: offset {low} + extent {extent} > {size}",
+                f"{remedy}: {room}" if remedy else room,
+            )
     _check_extents(s, extents)
 
 
@@ -48,17 +60,23 @@ def _check_extents(s: Site, extents: tuple[Expr, ...]) -> None:
     for i, e in enumerate(extents):
         value = const_dim(e)
         if value is not None and value < 0:
-            s.reject(f"extent {value} of dimension {i} is negative")
+            s.reject(f"extent {value} of dimension {i} is negative", "a window has one element or more in each dimension")
 
 
 def valid_within(s: Site, valid: tuple[Expr, ...], shape: tuple[Expr, ...]) -> None:
     """Constant valid extents lie in 0..shape."""
     if len(valid) != len(shape):
-        s.reject(f"valid shape {shape_text(valid)} and shape {shape_text(shape)} differ in rank")
+        s.reject(
+            f"valid shape {shape_text(valid)} and shape {shape_text(shape)} differ in rank",
+            f"give {len(shape)} valid extents, one for each dimension",
+        )
     for i, (v, n) in enumerate(zip(valid, shape, strict=True)):
         a, b = const_dim(v), const_dim(n)
         if a is not None and (a < 0 or (b is not None and a > b)):
-            s.reject(f"valid extent {a} of dimension {i} is not within 0..{dim_text(n)}")
+            s.reject(
+                f"valid extent {a} of dimension {i} is not within 0..{dim_text(n)}",
+                f"write at most {dim_text(n)}, or make the tile larger",
+            )
 
 
 # -- create, full, alloc -------------------------------------------------------------------------------------------
@@ -89,10 +107,10 @@ def _create_tensor(s: Site) -> Type:
     for i, d in enumerate(shape):
         value = const_dim(d)
         if value is not None and value < 0:
-            s.reject(f"extent {value} of dimension {i} is negative")
+            s.reject(f"extent {value} of dimension {i} is negative", "extents are zero or more")
     init = s.kwargs.get("init_value")
     if init is not None and (init != init or init in (float("inf"), -float("inf"))):
-        s.reject(f"init_value must be finite, got {init}")
+        s.reject(f"init_value must be finite, got {init}", "fill the tensor in a kernel: o[:] = pl.full(...)")
     layout: TensorLayout = s.kwargs.get("layout", TensorLayout.ND)
     return TensorType(shape, dtype, None, TensorView(layout=layout))
 
@@ -104,7 +122,8 @@ def _full(s: Site) -> Type:
     if not isinstance(s.args[1], (ConstInt, ConstFloat, ConstBool)):
         s.reject("the fill value must be a constant", "use pl.expands for a run-time scalar")
     if s.scalar(1) is not dtype:
-        s.reject(f"the fill value is {s.scalar(1)}, the elements are {dtype}", kind=TypeError)
+        hint = f"pl.const(<value>, pl.{dtype.name})"
+        s.reject(f"the fill value is {s.scalar(1)}, the elements are {dtype}", hint, TypeError)
     return TensorType(dims, dtype) if s.name.startswith("tensor") else TileType(dims, dtype, None, None, MemorySpace.Vec)
 
 
@@ -126,7 +145,10 @@ def _load(s: Site) -> Type:
     offsets, valid = s.elements(1), s.elements(3)
     dims = _static_shape(s, 2)
     if not len(offsets) == len(dims) == len(t.shape):
-        s.reject(f"offsets, shapes and the tensor must have one rank, got {len(offsets)}, {len(dims)} and {len(t.shape)}")
+        s.reject(
+            f"offsets, shapes and the tensor must have one rank, got {len(offsets)}, {len(dims)} and {len(t.shape)}",
+            f"the tensor is {shape_text(t.shape)}: give {len(t.shape)} offsets and {len(t.shape)} extents",
+        )
     shape = TensorType(dims, t.dtype).shape
     valid_within(s, valid, shape)
     space: MemorySpace | None = s.kwargs.get("target_memory")
@@ -137,7 +159,7 @@ def _load(s: Site) -> Type:
         valid = tuple(arith.minimum(v, r) for v, r in zip(valid, rest, strict=True))
         check_window(s, offsets, tuple(const_index(0) for _ in offsets), t.valid)
     else:
-        check_window(s, offsets, valid, t.valid, "Pass clamp=True to cut the window at the edge, or a smaller valid_shape")
+        check_window(s, offsets, valid, t.valid, "pass clamp=True to cut the window at the edge, or a smaller valid_shape")
     return _loaded(t.dtype, dims, valid, space)
 
 
@@ -153,7 +175,9 @@ def _store(s: Site) -> Type:
     tile, t = s.tile(0), s.tensor(2)
     offsets = s.elements(1)
     if len(offsets) != len(t.shape):
-        s.reject(f"{len(offsets)} offsets for a tensor of rank {len(t.shape)}")
+        s.reject(
+            f"{len(offsets)} offsets for a tensor of rank {len(t.shape)}", f"give {len(t.shape)} offsets, one for each dimension"
+        )
     extents = s.elements(3) if len(s) > 3 else tile.valid
     if len(s) <= 3 and len(tile.shape) != len(t.shape):
         s.reject(
@@ -161,15 +185,11 @@ def _store(s: Site) -> Type:
             "pass the window's shape as the fourth argument, or reshape the tile",
         )
     if len(extents) != len(t.shape):
-        s.reject(f"{len(extents)} window extents for a tensor of rank {len(t.shape)}")
+        hint = f"give {len(t.shape)} extents, one for each dimension"
+        s.reject(f"{len(extents)} window extents for a tensor of rank {len(t.shape)}", hint)
     if tile.dtype is not t.dtype and not (tile.memory_space is MemorySpace.Acc and _acc_store(tile.dtype, t.dtype)):
         s.reject(f"cannot store {tile.dtype} elements into a {t.dtype} tensor", f"pl.cast(tile, pl.{t.dtype.name})", TypeError)
-    for i, (o, e, n) in enumerate(zip(offsets, extents, t.shape, strict=True)):
-        low, extent, size = const_dim(o), const_dim(e), const_dim(n)
-        if low is not None and low < 0:
-            s.reject(f"offset {low} of dimension {i} is provably negative")
-        if low is not None and extent is not None and size is not None and extent and low + extent > size:
-            s.reject(f"writes past the end of dimension {i}: offset {low} + extent {extent} > {size}", "narrow the tile")
+    check_window(s, offsets, extents, t.shape, "narrow the tile with pl.set_validshape, or store it further ahead", "writes")
     return t
 
 
@@ -204,7 +224,7 @@ def _extract(s: Site) -> Type:
     dims = _static_shape(s, 3)
     space: MemorySpace = s.kwargs["target_memory"]
     if len(t.shape) != 2 or len(dims) != 2:
-        s.reject("extract takes a window of a 2-D tile")
+        s.reject("extract takes a window of a 2-D tile", "reshape the tile to [rows, cols] with pl.reshape first")
     offsets = (s.args[1], s.args[2])
     window = TensorType(dims, t.dtype).shape
     check_window(s, offsets, window, t.shape)
@@ -228,22 +248,22 @@ def window_valid(valid: Expr, offset: Expr, extent: Expr) -> Expr:
 def _indices(s: Site, i: int, rank: int) -> None:
     n = len(s.elements(i))
     if n != rank:
-        s.reject(f"{n} indices for rank {rank}")
+        s.reject(f"{n} indices for rank {rank}", f"give {rank} indices, one for each dimension")
 
 
-def _check_element(s: Site) -> ShapedType:
+def _check_element(s: Site, verb: str) -> ShapedType:
     t = s.shaped(0)
     _indices(s, 1, len(t.shape))
-    check_window(s, s.elements(1), tuple(const_index(1) for _ in t.shape), t.shape)
+    check_window(s, s.elements(1), tuple(const_index(1) for _ in t.shape), t.shape, "correct the index", verb)
     return t
 
 
 def _read(s: Site) -> Type:
-    return ScalarType.of(_check_element(s).dtype)
+    return ScalarType.of(_check_element(s, "reads").dtype)
 
 
 def _write(s: Site) -> Type:
-    t = _check_element(s)
+    t = _check_element(s, "writes")
     if s.scalar(2) is not t.dtype:
         s.reject(f"the value is {s.scalar(2)}, the elements are {t.dtype}", f"pl.cast(<value>, pl.{t.dtype.name})", TypeError)
     return t.replace(memref=None)
@@ -251,7 +271,7 @@ def _write(s: Site) -> Type:
 
 def _alloc(s: Site) -> Type:
     if not isinstance(s.args[0], ConstInt) or s.args[0].value < 1:
-        s.reject("the size of an allocation is a positive constant of bytes")
+        s.reject("the size of an allocation is a positive constant of bytes", "write the number of bytes as an integer")
     return PtrType.get()
 
 
@@ -259,7 +279,7 @@ def _dim(s: Site) -> Type:
     t = s.shaped(0)
     axis = s.args[1]
     if not isinstance(axis, ConstInt) or not -len(t.shape) <= axis.value < len(t.shape):
-        s.reject(f"the axis must be a constant within the rank {len(t.shape)}")
+        s.reject(f"the axis must be a constant within the rank {len(t.shape)}", f"axes run from 0 to {len(t.shape) - 1}")
     return ScalarType.of(DataType.INDEX)
 
 

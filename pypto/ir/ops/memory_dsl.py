@@ -23,7 +23,8 @@ def _tuple(values: Any) -> MakeTuple:
 
 def _dtype(value: Any, name: str) -> DataType:
     if not isinstance(value, DataType):
-        raise OpRejected(f"pl.{name}: dtype must be a dtype such as pl.FP32, got {value!r}", None, TypeError)
+        what = f"pl.{name}: dtype must be a dtype such as pl.FP32, got {value!r}"
+        raise OpRejected(what, "dtype=pl.FP32", TypeError)
     return value
 
 
@@ -153,7 +154,8 @@ def _pad(value: Any) -> PadValue:
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value in _PADS:
         return _PADS[value]
-    raise OpRejected(f"pad_value must be pl.PadValue.zero, max or min (or 0, inf, -inf), got {value!r}", None, TypeError)
+    what = f"pad_value must be pl.PadValue.zero, max or min (or 0, inf, -inf), got {value!r}"
+    raise OpRejected(what, "pad_value=pl.PadValue.zero", TypeError)
 
 
 def _fillpad(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:

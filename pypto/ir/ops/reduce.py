@@ -106,7 +106,8 @@ def _infer(s: Site, axis: int, dtypes: tuple[DataType, ...], arg: bool) -> Type:
     at = len(t.shape) - (1 if axis == 1 else 2)
     for i, v in enumerate(t.valid):
         if const_dim(v) == 0:
-            s.reject(f"input valid extent on axis {i} is 0: a reduction of an empty region has no value")
+            hint = "reduce a region of one element or more: give valid_shape an extent of 1 or more there"
+            s.reject(f"input valid extent on axis {i} is 0: a reduction of an empty region has no value", hint)
     one = const_index(1)
     shape = (*t.shape[:at], one, *t.shape[at + 1 :])
     valid = (*t.valid[:at], one, *t.valid[at + 1 :])
@@ -126,7 +127,8 @@ def _check_scratch(s: Site, t: TileType, exact: bool) -> None:
         fits = have == want if exact else all(h >= w for h, w in zip(have, want, strict=True))
     if tmp.dtype is not t.dtype or not fits:
         size = "exactly" if exact else "at least"
-        s.reject(f"the scratch tile must have dtype {t.dtype} and {size} the shape {shape_text(t.shape)}")
+        hint = f"pl.create_tile({shape_text(t.shape)}, dtype=pl.{t.dtype.name})"
+        s.reject(f"the scratch tile must have dtype {t.dtype} and {size} the shape {shape_text(t.shape)}", hint)
 
 
 def _to_tile(row: str, needs_scratch: bool) -> Any:

@@ -140,7 +140,10 @@ def level_of(name: str, space: str, values: Iterable[Expr]) -> str:
             TypeError,
         )
     if not kinds:
-        raise OpRejected(f"pl.{name}: expected Tensor or Tile operands, got ({_kinds_text(values)})", None, TypeError)
+        what = f"pl.{name}: expected Tensor or Tile operands, got ({_kinds_text(values)})"
+        raise OpRejected(
+            what, "numbers take + - * /, pl.min and pl.max; a tile of one number is pl.full(shape, dtype, value=x)", TypeError
+        )
     level = str(kinds.pop())
     if space and level != space:
         raise OpRejected(f"pl.{space}.{name}: expected {space} operands, got ({_kinds_text(values)})", f"pl.{name}", TypeError)
@@ -162,11 +165,16 @@ def is_scalar(e: Expr) -> bool:
     return isinstance(e.type, ScalarType)
 
 
+def cast_hint(dtype: DataType) -> str:
+    """What to write for a scalar of another dtype than the elements it meets."""
+    return f"pl.cast(<value>, pl.{dtype.name})"
+
+
 def element_scalar(value: Expr, dtype: DataType) -> Expr:
     """A scalar operand in the element type it meets: constants are rounded once, run-time values converted."""
     have = value.type.dtype if isinstance(value.type, ScalarType) else None
     if have is None:
-        raise OpRejected("the second operand must be a tensor, a tile or a scalar", None, TypeError)
+        raise OpRejected("the second operand must be a tensor, a tile or a scalar", "pass one of its elements", TypeError)
     if isinstance(value, (ConstInt, ConstFloat, ConstBool)):
         return element_const(value, dtype)
     if have is D.INDEX:
@@ -190,7 +198,9 @@ def element_const(value: ConstInt | ConstFloat | ConstBool, dtype: DataType) -> 
     if dtype is D.BOOL:
         return ConstBool(bool(number), value.span)
     if arith.wrap(int(number), dtype) != number:
-        raise OpRejected(f"{number} does not fit {dtype} elements", None, ValueError)
+        bits = dtype.get_bit()
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed_int() else (0, (1 << bits) - 1)
+        raise OpRejected(f"{number} does not fit {dtype} elements", f"{dtype} holds {low} to {high}", ValueError)
     return ConstInt(int(number), dtype, value.span)
 
 

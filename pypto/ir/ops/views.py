@@ -6,6 +6,7 @@ copies the valid rectangle and fills the rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,7 +31,9 @@ def _drop(s: Site) -> frozenset[int]:
     shape = s.elements(1)
     for a in axes:
         if not 0 <= a < len(shape) or const_dim(shape[a]) != 1:
-            s.reject(f"axis {a} cannot be dropped: only window axes of extent 1 can")
+            s.reject(
+                f"axis {a} cannot be dropped: only window axes of extent 1 can", "leave it out of drop_dims, or make its extent 1"
+            )
     return axes
 
 
@@ -38,14 +41,20 @@ def _slice(s: Site) -> Type:
     t = s.shaped(0)
     shape, offset = s.elements(1), s.elements(2)
     if not len(shape) == len(offset) == len(t.shape):
-        s.reject(f"shape and offset must have rank {len(t.shape)}, got {len(shape)} and {len(offset)}")
+        s.reject(
+            f"shape and offset must have rank {len(t.shape)}, got {len(shape)} and {len(offset)}",
+            f"give {len(t.shape)} extents and {len(t.shape)} offsets, one for each dimension of {shape_text(t.shape)}",
+        )
     for i, d in enumerate(shape):
         n = const_dim(d)
         if n is not None and n < 1:
-            s.reject(f"a window's extent must be positive, got {n} for dimension {i}")
+            s.reject(f"a window's extent must be positive, got {n} for dimension {i}", "take one element or more")
     clamp = bool(s.kwargs.get("clamp"))
     if not clamp:
-        check_window(s, offset, shape, t.shape, "Pass clamp=True to cut the window at the edge")
+        tensor = isinstance(t, TensorType)
+        check_window(
+            s, offset, shape, t.shape, "pl.slice(..., clamp=True) cuts the window at the edge" if tensor else "move the window"
+        )
     covered = tuple(window_valid(v, o, n) for v, o, n in zip(t.valid, offset, shape, strict=True))
     full = not clamp and same_dims(t.valid, t.shape)
     valid: tuple[Expr, ...] = shape if full else covered
@@ -99,27 +108,22 @@ def _assemble(s: Site) -> Type:
     if isinstance(target, TileType) and not isinstance(source, TileType):
         s.reject("a window of a tile takes a tile", "load the tensor first", TypeError)
     if not len(target.shape) == len(source.shape) == len(offset):
-        s.reject(f"target, source and offset must have one rank, got {len(target.shape)}, {len(source.shape)} and {len(offset)}")
+        s.reject(
+            f"target, source and offset must have one rank, got {len(target.shape)}, {len(source.shape)} and {len(offset)}",
+            f"reshape the source to rank {len(target.shape)} with pl.reshape, and give {len(target.shape)} offsets",
+        )
     if target.dtype is not source.dtype:
         s.reject(
             f"cannot assemble {source.dtype} elements into {target.dtype}", f"pl.cast(..., pl.{target.dtype.name})", TypeError
         )
-    _check_insert(s, offset, source.valid if isinstance(target, TensorType) else source.shape, target.shape)
+    extents = source.valid if isinstance(target, TensorType) else source.shape
+    check_window(s, offset, extents, target.shape, "slice the source, or write it further ahead", "writes")
     if isinstance(target, TensorType):
         return target.replace(memref=None)
     assert isinstance(source, TileType)
     valid = _union(s, target, source, offset)
     view = target.get_effective_tile_view().replace(valid_shape=valid)
     return TileType(target.shape, target.dtype, None, view, target.memory_space)
-
-
-def _check_insert(s: Site, offset: tuple[Expr, ...], extents: tuple[Expr, ...], target: tuple[Expr, ...]) -> None:
-    for i, (o, e, n) in enumerate(zip(offset, extents, target, strict=True)):
-        low, extent, size = const_dim(o), const_dim(e), const_dim(n)
-        if low is not None and low < 0:
-            s.reject(f"offset {low} of dimension {i} is provably negative")
-        if low is not None and extent is not None and size is not None and extent and low + extent > size:
-            s.reject(f"writes past the end of dimension {i}: offset {low} + extent {extent} > {size}")
 
 
 def _union(s: Site, target: TileType, source: TileType, offset: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -167,17 +171,30 @@ def _reshape(s: Site) -> Type:
     t = s.shaped(0)
     shape = s.elements(1)
     if not shape or any((const_dim(d) or 1) < 1 for d in shape):
-        s.reject(f"every extent must be positive, got {shape_text(shape)}")
+        s.reject(
+            f"every extent must be positive, got {shape_text(shape)}",
+            "write every extent out: none is worked out from the others",
+        )
     if not arith.same(_count(t.shape), _count(shape)):
-        s.reject(f"cannot reshape {shape_text(t.shape)} to {shape_text(shape)}: the element counts differ")
+        s.reject(
+            f"cannot reshape {shape_text(t.shape)} to {shape_text(shape)}: the element counts differ",
+            _reshape_hint(t.shape, shape),
+        )
     valid = _reshaped_valid(s, t, shape)
     if isinstance(t, TensorType):
         return TensorType(shape, t.dtype, None, TensorView(valid_shape=valid))
     if const_dims(shape) is None:
-        s.reject("a tile's shape must be static")
+        s.reject("a tile's shape must be static", "reshape to constant extents, and say with pl.set_validshape how much is data")
     layout = TileType(shape, t.dtype, None, None, t.memory_space).layout
     view = TileView(valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
     return TileType(shape, t.dtype, None, view, t.memory_space)
+
+
+def _reshape_hint(have: tuple[Expr, ...], want: tuple[Expr, ...]) -> str:
+    a, b = (const_dims(x) for x in (have, want))
+    if a is None or b is None:
+        return "write run-time extents as the tensor has them, with x.shape, so that both sides are seen to agree"
+    return f"the extents must multiply to {math.prod(a)}, these to {math.prod(b)}; take a part with pl.slice"
 
 
 def _reshaped_valid(s: Site, t: ShapedType, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -219,10 +236,16 @@ def _reinterpret(s: Site) -> Type:
     if not shape:
         last = const_dim(t.shape[-1])
         if last is None or last * have % want:
-            s.reject(f"the last dimension {dim_text(t.shape[-1])} of {t.dtype} is no whole number of {dtype} elements")
+            s.reject(
+                f"the last dimension {dim_text(t.shape[-1])} of {t.dtype} is no whole number of {dtype} elements",
+                "pass the new shape, or slice a last dimension whose bytes divide",
+            )
         shape = (*t.shape[:-1], const_index(last * have // want))
     if not arith.same(arith.mul(_count(t.shape), const_index(have)), arith.mul(_count(shape), const_index(want))):
-        s.reject(f"{shape_text(t.shape)} of {t.dtype} and {shape_text(shape)} of {dtype} differ in bytes")
+        s.reject(
+            f"{shape_text(t.shape)} of {t.dtype} and {shape_text(shape)} of {dtype} differ in bytes",
+            "leave shape out: the last dimension follows the size of the elements",
+        )
     if not same_dims(t.valid, t.shape):
         s.reject("only fully valid data can be reinterpreted", "pl.fillpad it first")
     if isinstance(t, TensorType):
@@ -233,10 +256,10 @@ def _reinterpret(s: Site) -> Type:
 def _set_validshape(s: Site) -> Type:
     t = s.shaped(0)
     if len(t.shape) != 2:
-        s.reject(f"set_validshape takes 2-D operands, got rank {len(t.shape)}")
+        s.reject(f"set_validshape takes 2-D operands, got rank {len(t.shape)}", "pl.reshape it to [rows, cols] first")
     for i in (1, 2):
         if not s.scalar(i).is_int():
-            s.reject(f"a valid extent must be an integer, got {s.scalar(i)}", kind=TypeError)
+            s.reject(f"a valid extent must be an integer, got {s.scalar(i)}", "pl.cast(<value>, pl.INDEX)", TypeError)
     valid = (s.args[1], s.args[2])
     valid_within(s, valid, t.shape)
     if isinstance(t, TensorType):
@@ -251,7 +274,7 @@ def _fillpad(s: Site) -> Type:
     t = s.shaped(0)
     pad: PadValue = s.kwargs.get("pad_value", PadValue.zero)
     if pad is PadValue.null:
-        s.reject("pad_value must be zero, max or min, not null")
+        s.reject("pad_value must be zero, max or min, not null", "pad_value=pl.PadValue.zero")
     check_dtype(s, t.dtype, MOVABLE)
     if isinstance(t, TensorType):
         return TensorType(t.shape, t.dtype)

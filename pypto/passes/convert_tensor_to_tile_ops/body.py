@@ -22,6 +22,7 @@ from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stm
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput
 from pypto.passes.memory.spaces import demanded_spaces, staging_space
+from pypto.passes.retype import refused
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import statements
 from pypto.target import Chip
@@ -183,7 +184,7 @@ class BodyConverter(SSARewriter):
         try:
             made = op.to_tile(self, c, args) if op.to_tile is not None else self._same_concept(op, c, args)
         except OpRejected as e:
-            raise CompileError(f"{op.name}: {e.message}", c.span, e.hint, code="C010") from None
+            raise refused(op, e, c.span) from None
         self.binding, self.wanted = outer, None
         return made
 

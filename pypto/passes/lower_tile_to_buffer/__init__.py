@@ -20,7 +20,7 @@ from pypto.passes.framework import program_pass
 from pypto.passes.lower_tile_to_buffer.convert import Converter
 from pypto.passes.lower_tile_to_buffer.storage import index_storage
 from pypto.passes.lower_tile_to_buffer.windows import find_windows
-from pypto.passes.verify_tile_storage import require_storage
+from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS, require_storage
 
 __all__ = ["lower_tile_to_buffer", "to_buffer"]
 
@@ -29,7 +29,8 @@ def to_buffer(f: Function, addressed: bool) -> Function:
     """A planned kernel as a function of the buffer stage; `addressed`: memrefs are addresses."""
     for p in f.params:
         if isinstance(p.type, TileType):
-            raise CompileError("device Tile parameters require the Buffer helper ABI recipe", p.span, code="C080")
+            what = "device Tile parameters require the Buffer helper ABI recipe"
+            raise CompileError(what, p.span, "pass a tensor, and load it in the function", code="C082")
     require_storage(f, physical=False)
     if addressed:
         require_storage(f, physical=True)
@@ -40,7 +41,8 @@ def to_buffer(f: Function, addressed: bool) -> Function:
     found = check_buffer_function(made)
     if found:
         texts = tuple(d.text() for d in found)
-        raise VerificationError(f"buffer form of '{f.name}' is not valid:\n" + "\n".join(texts), found[0].span, diagnostics=texts)
+        what = f"buffer form of '{f.name}' is not valid:\n" + "\n".join(texts)
+        raise VerificationError(what, found[0].span, WITHOUT_BUFFERS, diagnostics=texts)
     return made
 
 

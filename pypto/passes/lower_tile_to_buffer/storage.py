@@ -20,6 +20,7 @@ from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type
 from pypto.passes.memory.sizes import is_dynamic, tile_bytes
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import definitions, statements
+from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
 
@@ -78,7 +79,8 @@ def _base(v: Var) -> Var:
     return m.base_
 
 
-def _error(message: str, span: Span, hint: str | None = None) -> CompileError:
+def _error(message: str, span: Span, hint: str = WITHOUT_BUFFERS) -> CompileError:
+    """Storage that has no form as buffers."""
     return CompileError(message, span, hint, code="C080")
 
 

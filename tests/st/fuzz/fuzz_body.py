@@ -36,13 +36,14 @@ class Arrays:
         self.read_outputs: set[str] = set()
         self.slots: list[tuple[int, int]] = []
         self.numbers: dict[str, Scalar] = {}  # scalar parameters
+        self.symbols: dict[str, tuple[str, str, str, int, int]] = {}  # extent -> input, output, dtype, columns, rows of a block
 
     def input(self, dtype: str, rows: int, cols: int, exact: bool = False) -> tuple[str, Global]:
         """A matrix of at least (or exactly) that size."""
         found = [
             (n, g)
             for n, g in self.inputs.items()
-            if g.dtype == dtype and len(g.shape) == 2 and self._fits(g.shape, (rows, cols), exact)
+            if g.dtype == dtype and len(g.shape) == 2 and self.fits(g.shape, (rows, cols), exact)
         ]
         if found and (len(self.inputs) > 9 or self.r.chance(70)):
             return self.r.pick(found)
@@ -50,7 +51,7 @@ class Arrays:
         return self.add_input(dtype, (rows + extra[0], cols + extra[1]))
 
     @staticmethod
-    def _fits(shape: tuple[int, ...], wanted: tuple[int, ...], exact: bool) -> bool:
+    def fits(shape: tuple[int, ...], wanted: tuple[int, ...], exact: bool) -> bool:
         return shape == wanted if exact else all(n >= w for n, w in zip(shape, wanted, strict=True))
 
     def add_input(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, Global]:
@@ -80,6 +81,21 @@ class Arrays:
             o = self.elements[name] = [dtype, 0]
         o[1] += 1
         return name, o[1] - 1
+
+    def rows(self, dtype: str, rows: int, cols: int) -> tuple[str, str]:
+        """An input and an output whose number of rows each call decides."""
+        symbol = self.fresh("N")
+        x, o = self.fresh("a"), self.fresh("o")
+        self.symbols[symbol] = (x, o, dtype, cols + self.r.pick([0, 3]), rows)
+        return x, o
+
+    def names(self) -> set[str]:
+        return {*self.inputs, *self.outputs, *self.elements}
+
+    def reading(self, name: str) -> str:
+        """An output that is read too."""
+        self.read_outputs.add(name)
+        return name
 
     def number(self, low: int, high: int) -> X:
         """A run-time INDEX within low..high: read from the array of numbers, or a parameter."""
@@ -118,10 +134,15 @@ class Body:
         self.extents: dict[str, tuple[int, int]] = {}  # scalars that are extents
         self.loops: list[str] = []
         self.helpers: list[Any] = []
+        self.functions: list[Any] = []  # texts of helpers and kernels, in order
+        self.callable: list[Any] = []  # kernels that can be called again
         self.chains = False
         self.block: X | None = None  # the index of this run of an SPMD kernel
         self.stored: list[tuple[Region, Shaped]] = []
-        self.readable: dict[str, Global] = {}  # more tensors that can be read here
+        self.statements: list[Any] = []  # what `fuzz_flow.statement` picks from, with weights
+        self.deepest = lines.depth + 3
+        self.may_continue = True
+        self.results: list[tuple[str, Any]] = []  # names that the loop just written leaves behind
 
     # -- where operands come from --
 
@@ -129,8 +150,8 @@ class Body:
         """A tensor to read from."""
         own = [
             (n, g)
-            for n, g in self.readable.items()
-            if g.dtype == dtype and len(g.shape) == 2 and Arrays._fits(g.shape, (rows, cols), exact)
+            for n, g in self.scope.of_kind(Global)
+            if g.dtype == dtype and len(g.shape) == 2 and Arrays.fits(g.shape, (rows, cols), exact)
         ]
         if own and self.r.chance(60):
             return self.r.pick(own)
@@ -141,7 +162,7 @@ class Body:
         made: X = self.arrays.number(low, high)
         return made
 
-    def longest(self, shape: Shaped) -> bool:
+    def perhaps_empty(self, shape: Shaped) -> bool:
         """Whether its run-time extents may be 0."""
         return any(self.least(v) == 0 for v in shape.valid)
 

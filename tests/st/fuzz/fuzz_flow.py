@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fuzz_scalars import condition, index, integer, of_dtype
-from fuzz_shapes import Impossible, expression
-from fuzz_values import Global, Scalar, Scope, Shaped, X
+from fuzz_scalars import condition, index, of_dtype
+from fuzz_shapes import expression
+from fuzz_values import Scalar, Scope, Shaped, X
 
 if TYPE_CHECKING:
     from fuzz_body import Body
@@ -101,7 +101,7 @@ def scalar(b: Body) -> None:
 
 def leave(b: Body) -> None:
     """break or continue, under a condition."""
-    word = "break" if b.loops[-1] == "while" and not b.may_continue or b.r.chance(60) else "continue"
+    word = "break" if (b.loops[-1] == "while" and not b.may_continue) or b.r.chance(60) else "continue"
     e = condition(b)
     b.lines.put(f"if {e.kernel}:", f"if {e.twin}:")
     with b.inner():
@@ -114,8 +114,9 @@ def leave(b: Body) -> None:
 
 
 def _loosen(b: Body) -> None:
-    """Some scalars lose their bounds, so that a loop or branch may change them."""
-    names = [n for n, v in b.scope.names.items() if isinstance(v, Scalar) and v.bounded and n not in b.scope.fixed]
+    """A scalar of this block loses its bounds, so that a loop or branch may change it."""
+    found = ((n, b.scope.names[n]) for n in sorted(b.scope.own - b.scope.fixed))
+    names = [n for n, v in found if isinstance(v, Scalar) and v.bounded and v.dtype in CARRIED_SCALARS]
     if names and b.r.chance(50):
         name = b.r.pick(names)
         b.scope.names[name] = Scalar(b.scope.names[name].dtype)
@@ -182,7 +183,8 @@ def _yielding(b: Body, test: X) -> None:
             if b.r.chance(40):
                 block(b, 2)
             values = [_handed(b, of) for _, of in results]
-            b.lines.put(f"{names} = pl.yield_({', '.join(v.kernel for v in values)})", f"{names} = {_tuple([v.twin for v in values])}")
+            yielded = ", ".join(v.kernel for v in values)
+            b.lines.put(f"{names} = pl.yield_({yielded})", f"{names} = {_tuple([v.twin for v in values])}")
     for name, of in results:
         b.scope.bind(name, of)
 
@@ -353,5 +355,3 @@ def _after(statement_: Statement) -> Statement:
 
 
 COMPOUND: list[tuple[int, Statement]] = [(3, branch), (4, _after(loop)), (2, _after(while_))]
-
-__all__ = ["Global", "Impossible", "block", "integer", "rebind", "scalar", "statement", "swap"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fuzz_scalars import index
-from fuzz_shapes import element, expression, op, opaque, operand
-from fuzz_values import BYTES, Global, Shaped, X, aligned
+from fuzz_shapes import element, op, operand
+from fuzz_values import BYTES, Global, Impossible, Shaped, X, aligned
 
 if TYPE_CHECKING:
     from fuzz_body import Body
@@ -32,8 +32,8 @@ def _extents(valid: tuple[str, ...]) -> str:
 
 def origin(b: Body, of: Shaped) -> X:
     """A value that needs no other: read from a tensor in global memory."""
-    nameless = any(v.startswith("?") for v in of.valid)
-    assert not nameless, of
+    if of.nameless:
+        raise Impossible
     if b.level == "tile":
         return loaded(b, of)
     return _tensor_window(b, of)
@@ -69,7 +69,8 @@ def _tensor_window(b: Body, of: Shaped) -> X:
         kernel, twin = _texts(_placed(b, of, g, sizes))
         valid = "" if of.full else f", valid_shape={_extents(of.valid)}"
         said = "" if of.full else f", {_extents(of.valid)}"
-        return X(f"{op(b, 'slice')}({name}, {list(of.shape)}, {kernel}{valid})", f"R.slice_({name}, {list(of.shape)}, {twin}{said})", of)
+        shape = list(of.shape)
+        return X(f"{op(b, 'slice')}({name}, {shape}, {kernel}{valid})", f"R.slice_({name}, {shape}, {twin}{said})", of)
     name, g = b.source(of.dtype, *sizes)
     at = [b.named(i) if not i.kernel.isdigit() else i for i in _placed(b, of, g, sizes)]
     cuts = [_cut(i, n, full) for i, n, full in zip(at, of.shape, g.shape, strict=True)]
@@ -81,13 +82,6 @@ def _cut(at: X, extent: int, size: int) -> str:
         start = int(at.kernel)
         return ":" if (start, extent) == (0, size) else f"{start}:{start + extent}"
     return f"{at.kernel}:{at.kernel} + {extent}"
-
-
-def clamped(b: Body, of: Shaped, depth: int) -> X | None:
-    """A load that ends with its tensor; what it holds is known when it runs."""
-    if b.level != "tile" or not all(v.startswith("?") for v in of.valid):
-        return None
-    return None
 
 
 # -- windows of values -------------------------------------------------------------------------------------------------
@@ -111,13 +105,13 @@ def window(b: Body, of: Shaped, depth: int) -> X | None:
     column = b.r.number(0, (v.shape[1] - cols) // step) * step if b.r.chance(90) else b.r.number(0, v.shape[1] - cols)
     row = index(b, 0, v.shape[0] - rows)
     shape = list(of.shape)
-    twin = f"R.slice_({name}, {shape}, [{row.twin}, {column}])"
+    twin, part = f"R.slice_({name}, {shape}, [{row.twin}, {column}])", of._replace(own=b.level == "tensor")
     if row.kernel.isdigit() and b.r.chance(50):
         first = int(row.kernel)
-        return X(f"{name}[{first}:{first + rows}, {column}:{column + cols}]", twin, of)
+        return X(f"{name}[{first}:{first + rows}, {column}:{column + cols}]", twin, part)
     if b.level == "tile" and b.r.chance(20):
         return X(f"pl.tile.extract({name}, {row.kernel}, {column}, {shape}, target_memory=pl.Mem.Vec)", twin, of)
-    return X(f"{op(b, 'slice')}({name}, {shape}, [{row.kernel}, {column}])", twin, of)
+    return X(f"{op(b, 'slice')}({name}, {shape}, [{row.kernel}, {column}])", twin, part)
 
 
 def assembled(b: Body, of: Shaped, depth: int) -> X | None:
@@ -164,7 +158,7 @@ def reshaped(b: Body, of: Shaped, depth: int) -> X | None:
 
 def narrowed(b: Body, of: Shaped, depth: int) -> X | None:
     """Another valid rectangle."""
-    if of.full or len(of.shape) != 2 or any(v.startswith("?") for v in of.valid):
+    if of.full or len(of.shape) != 2 or of.nameless:
         return None
     x = operand(b, of._replace(valid=tuple(map(str, of.shape))), depth)
     if x.kernel.isidentifier() and not b.scope.names[x.kernel].own:
@@ -223,14 +217,12 @@ def written(b: Body, of: Shaped, depth: int) -> X | None:
     return X(kernel, f"R.write({x.twin}, [{row.twin}, {column.twin}], {s.twin})", of)
 
 
-def fresh_load(b: Body, of: Shaped, depth: int) -> X | None:
-    if any(v.startswith("?") for v in of.valid):
-        return None
+def from_memory(b: Body, of: Shaped, depth: int) -> X | None:
     return origin(b, of)
 
 
 FORMS: list[tuple[int, Form]] = [
-    (3, fresh_load),
+    (3, from_memory),
     (2, window),
     (2, assembled),
     (2, reshaped),
@@ -240,5 +232,3 @@ FORMS: list[tuple[int, Form]] = [
     (1, copied),
     (1, written),
 ]
-
-__all__ = ["FORMS", "expression", "opaque", "origin"]

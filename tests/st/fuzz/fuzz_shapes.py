@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fuzz_scalars import index, integer, literal, real
-from fuzz_values import ARITHMETIC, BITS, BYTES, CASTS, CHAINS, FLOATS, SELECTED, Scalar, Shaped, X, aligned
+from fuzz_scalars import integer, literal, real
+from fuzz_values import ARITHMETIC, BYTES, CASTS, CHAINS, FLOATS, SELECTED, Impossible, Shaped, X, aligned
 
 if TYPE_CHECKING:
     from fuzz_body import Body
@@ -221,7 +221,7 @@ def reduction(b: Body, of: Shaped, depth: int) -> X | None:
     if not sources:
         return None
     dtype, kind = b.r.pick(sources), b.r.pick(kinds)
-    wanted = [s for s in b.shapes(dtype) if s.shape == b.base and s.valid[1 - (axis == "col")] and not b.longest(s)]
+    wanted = [s for s in b.shapes(dtype) if s.shape == b.base and s.valid[1 - (axis == "col")] and not b.perhaps_empty(s)]
     keep = 0 if axis == "row" else 1
     wanted = [s for s in wanted if s.valid[keep] == of.valid[keep]]
     if not wanted:
@@ -279,7 +279,10 @@ def expression(b: Body, of: Shaped, depth: int) -> X:
     if depth >= 0:
         for _ in range(3):
             form = b.r.weighted(FORMS + MOVES)
-            made = form(b, of, depth - 1)
+            try:
+                made = form(b, of, depth - 1)
+            except Impossible:
+                continue
             if made is not None:
                 return made
     names = b.operands(of)
@@ -299,11 +302,3 @@ FORMS: list[tuple[int, Form]] = [
     (2, select),
     (1, filled),
 ]
-
-
-def opaque(b: Body) -> str:
-    """An extent that has no name in the program."""
-    return b.fresh("?")
-
-
-__all__ = ["BITS", "FORMS", "Scalar", "comparison", "element", "expression", "index", "opaque", "operand"]

@@ -64,6 +64,10 @@ class Shaped(NamedTuple):
     def full(self) -> bool:
         return self.valid == tuple(map(str, self.shape))
 
+    @property
+    def nameless(self) -> bool:
+        return any(v.startswith("?") for v in self.valid)
+
 
 class Global(NamedTuple):
     """A tensor in global memory.  `initial`: it holds something before the kernel writes it."""
@@ -119,9 +123,11 @@ class Scope:
     def __init__(self, outer: Scope | None = None) -> None:
         self.names: dict[str, Any] = dict(outer.names) if outer is not None else {}
         self.fixed: set[str] = set(outer.fixed) if outer is not None else set()
+        self.own: set[str] = set()
 
     def bind(self, name: str, of: Any, *, fixed: bool = False) -> None:
         self.names[name] = of
+        self.own.add(name)
         if fixed:
             self.fixed.add(name)
 
@@ -131,6 +137,10 @@ class Scope:
 
     def like(self, of: Any) -> list[str]:
         return [n for n, v in reversed(self.names.items()) if v == of]
+
+
+class Impossible(Exception):
+    """Nothing in reach has the type that a form needs: another form is taken."""
 
 
 class Fresh:

@@ -32,7 +32,8 @@ from pypto.runtime.launch import Kernel
 from pypto.runtime.store import default_store
 from pypto.runtime.toolchain import find
 
-PARAMS = "a: pl.Tensor[[64, 64], pl.FP32], b: pl.Tensor[[64, 64], pl.FP32], o: pl.Out[pl.Tensor[[64, 64], pl.FP32]], n: pl.Scalar[pl.INDEX]"
+_TENSOR = "pl.Tensor[[64, 64], pl.FP32]"
+PARAMS = f"a: {_TENSOR}, b: {_TENSOR}, o: pl.Out[{_TENSOR}], n: pl.Scalar[pl.INDEX]"
 _TILE = re.compile(r"\[(\w+), (\w+)\] ?(?:valid \[(\w+), (\w+)\] ?)?(?:of (\w+) ?)?@ (\d+)")
 _BYTES = {"FP32": 4, "FP16": 2, "INT32": 4, "UINT8": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codegen_kit import agree, formed, kernel, np
+from codegen_kit import PARAMS, agree, formed, kernel, np
 
 LOAD_X = "x: [8, 64] @ 0 = pl.tile.load(a, [0, 0], [8, 64], [8, 64], target_memory=pl.Mem.Vec)\n"
 
@@ -132,7 +132,7 @@ def test_a_source_that_the_result_partly_covers_is_not_read_instead(tmp_path: Pa
 
 def test_an_output_that_is_read_back_is_not_read_in_place(tmp_path: Path) -> None:
     """The load reads o before the store changes it; the value lives on afterwards."""
-    params = "a: pl.Tensor[[64, 64], pl.FP32], b: pl.Tensor[[64, 64], pl.FP32], o: pl.InOut[pl.Tensor[[64, 64], pl.FP32]], n: pl.Scalar[pl.INDEX]"
+    params = PARAMS.replace("pl.Out[", "pl.InOut[")
     body = (
         "x: [8, 64] @ 0 = pl.tile.load(o, [0, 0], [8, 64], [8, 64], target_memory=pl.Mem.Vec)\n"
         "y: [8, 64] @ 2048 = pl.tile.load(a, [0, 0], [8, 64], [8, 64], target_memory=pl.Mem.Vec)\n"

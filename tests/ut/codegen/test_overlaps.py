@@ -46,7 +46,9 @@ class Kernel:
                 return False
         return True
 
-    def emit(self, rows: int, cols: int, valid: str, text: str, reads: list[tuple[str, int, int, int, int, str]], same: bool) -> None:
+    def emit(
+        self, rows: int, cols: int, valid: str, text: str, reads: list[tuple[str, int, int, int, int, str]], same: bool
+    ) -> None:
         size = 4 * rows * cols
         for _ in range(20):
             address = self.address(size)
@@ -94,7 +96,8 @@ class Kernel:
         elif kind == "row":
             self.emit(ROWS, 1, x[5], f"pl.tile.{self.r.choice(['row_sum', 'row_max'])}({x[0]}, {self.scratch})", [x], False)
         elif kind == "col":
-            self.emit(1, COLS, "1", self.r.choice([f"pl.tile.col_sum({x[0]}, {self.scratch})", f"pl.tile.col_max({x[0]})"]), [x], False)
+            reductions = [f"pl.tile.col_sum({x[0]}, {self.scratch})", f"pl.tile.col_max({x[0]})"]
+            self.emit(1, COLS, "1", self.r.choice(reductions), [x], False)
         elif kind == "row_expand" and columns:
             c = self.r.choice(columns)
             self.emit(ROWS, COLS, x[5], f"pl.tile.row_expand_sub({x[0]}, {c[0]})", [x, c], self.r.random() < 0.5)
@@ -118,7 +121,8 @@ class Kernel:
         return True
 
     def text(self, steps: int) -> str:
-        self.lines.append(f"{self.prefix}s: [8, 16] @ {MEMORY} = pl.tile.create([8, 16], dtype=pl.FP32, target_memory=pl.Mem.Vec)")
+        made = "pl.tile.create([8, 16], dtype=pl.FP32, target_memory=pl.Mem.Vec)"
+        self.lines.append(f"{self.prefix}s: [8, 16] @ {MEMORY} = {made}")
         for _ in range(steps):
             self.step()
         if self.r.random() < 0.3:  # a loop that carries memory from trip to trip
@@ -129,7 +133,8 @@ class Kernel:
             if inner.lines and inner.repeatable():
                 self.lines += [f"for {self.prefix}k in pl.range(0, n, 1):", *("    " + line for line in inner.lines)]
                 self.ready = inner.ready
-        for column, t in zip((0, 16, 32, 48), self.r.sample(self.readable(ROWS, COLS), min(4, len(self.readable(ROWS, COLS)))), strict=False):
+        whole = self.readable(ROWS, COLS)
+        for column, t in zip((0, 16, 32, 48), self.r.sample(whole, min(4, len(whole))), strict=False):
             self.lines.append(f"pl.tile.store({t[0]}, [{self.row}, {column}], o)")
         return "\n".join(self.lines) + "\n"
 

@@ -288,7 +288,7 @@ SCOPES: tuple[Row, ...] = (
     ("with pl.spmd(1.5):\n    pass", ParserSyntaxError, ("must be an integer",), "1.5"),
     ("for b in pl.spmd(2, deps=[]):\n    pass", ParserSyntaxError, ("deps=",), "[]"),
     ("for b in pl.spmd(2):\n    break", InvalidOperationError, ("'for ... in pl.spmd(...)' body",), "break"),
-    ("with pl.cluster(3):\n    pass", ParserSyntaxError, ("pl.cluster takes 0",), "pl.cluster(3)"),
+    ("with pl.cluster(3):\n    pass", ParserSyntaxError, ("pl.cluster takes 0",), "3"),
     ("with pl.cluster() as t:\n    pass", ParserSyntaxError, ("binds no task",), "t"),
     (
         "with pl.manual_scope():\n    with pl.manual_scope():\n        pass",
