@@ -164,9 +164,23 @@ def _reader(app: Application, i: int, pattern: str, rect: tuple[int, ...], shape
     if pattern == SCALAR:
         return lambda: scalar_lane(app.args[i], dtype)
     block = app.block(i)
+    if app.op.level == "tile":
+        _require_valid(app, i, pattern, block, rect)
     if pattern == MASK:
         return lambda: _bits(block, rect)
     return lambda: block.read(_covering(block, rect, shape))
+
+
+def _require_valid(app: Application, i: int, pattern: str, block: Block, rect: tuple[int, ...]) -> None:
+    """Refuse to read elements of a tile that are not valid: they are whatever memory held."""
+    read = (*rect[:-1], (rect[-1] + 7) // 8) if pattern == MASK else rect[-len(block.shape) :]
+    for axis, (want, held, have) in enumerate(zip(read, block.valid, block.shape, strict=True)):
+        if held < want and have != 1:
+            raise KernelBoundsError(
+                f"{app.op.name}: {want} elements of operand {i} along dimension {axis} are read, of which {held} are valid",
+                app.span,
+                "fill the rest of it with pl.fillpad, or narrow the first operand with pl.set_validshape",
+            )
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------

@@ -73,11 +73,12 @@ def from_user(f: Function, i: int, value: Any) -> Value:
 
 def _scalar(what: str, dtype: DataType, value: Any, span: Span) -> Value:
     number = value.item() if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim) else value
-    if dtype is DataType.BOOL and isinstance(number, bool):
-        return number
-    if dtype.is_float() and isinstance(number, (int, float)) and not isinstance(number, bool):
+    if dtype is DataType.BOOL and isinstance(number, (bool, int)) and number in (0, 1):
+        return bool(number)
+    if dtype.is_float() and isinstance(number, (int, float)):  # a bool is the number 0 or 1, as in a call
         return scalars.fit(number, dtype)
-    if dtype.is_int() and isinstance(number, int) and not isinstance(number, bool):
+    if dtype.is_int() and isinstance(number, int):
+        number = int(number)
         if scalars.fit(number, dtype) != number:
             raise ArgumentValueError(f"{what}: {number} is out of the range of {dtype}", span)
         return number

@@ -29,7 +29,10 @@ class Binder:
         try:
             bound: tuple[Any, ...] = self._stub(*args, **kwargs)
         except TypeError as e:
-            raise ArgumentTypeError(f"@pl.jit function '{self.name}': {e}", code="A101") from None
+            from inspect import signature
+
+            form = f"call it as {self.name}{signature(self._stub)}"
+            raise ArgumentTypeError(f"@pl.jit function '{self.name}': {e}", hint=form, code="A101") from None
         return bound
 
 

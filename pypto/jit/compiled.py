@@ -119,7 +119,8 @@ class CompiledProgram:
         if len(args) != len(visible) - len(outputs):
             raise ArgumentTypeError(
                 f"CompiledProgram expects {len(visible)} (in-place) or {len(visible) - len(outputs)} (return) arguments,"
-                f" got {len(args)}. Parameters: {self.param_names}"
+                f" got {len(args)}. Parameters: {self.param_names}",
+                hint="pass every array, or all but the outputs to get those returned",
             )
         import numpy as np
 

@@ -20,6 +20,7 @@ from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
 from pypto.jit.request import ProgramRequest, Request
+from pypto.passes.diagnostics import DiagnosticPhase, warn
 from pypto.passes.framework import Pass
 from pypto.passes.manager import Watcher
 from pypto.passes.pipeline import lower
@@ -60,7 +61,9 @@ def lower_request(request: Request | ProgramRequest, watch: Watcher | None = Non
         if watch is not None:
             watch(number, p, program)
 
+    warn(parsed.program, DiagnosticPhase.PRE_PIPELINE)
     lowered = lower(parsed.program, request.options, watch=keep)
+    warn(lowered.device, DiagnosticPhase.POST_PIPELINE)
     return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources)
 
 

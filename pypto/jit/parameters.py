@@ -95,14 +95,16 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
     if p.dtype is not None and len(p.dims) != len(shape):
         want = "[" + ", ".join(str(d) if d is not None else "?" for d in p.dims) + "]"
         raise ArgumentValueError(
-            f"{function}: {p.name!r} expects shape {want}, got {list(shape)}: rank {len(shape)} instead of {len(p.dims)}"
+            f"{function}: {p.name!r} expects shape {want}, got {list(shape)}: rank {len(shape)} instead of {len(p.dims)}",
+            hint=f"pass {p.name}.reshape(...), or annotate as many axes",
         )
     dims: list[int | str] = []
     for axis, extent in enumerate(shape):
         want_d = p.dims[axis] if axis < len(p.dims) else None
         if isinstance(want_d, int) and want_d != extent:
             raise ArgumentValueError(
-                f"{function}: {p.name!r} expects {want_d} elements on axis {axis}, got {extent} (shape {list(shape)})"
+                f"{function}: {p.name!r} expects {want_d} elements on axis {axis}, got {extent} (shape {list(shape)})",
+                hint=f"pass an array of that shape, or annotate axis {axis} with pl.dynamic",
             )
         dims.append(extent if want_d is None else want_d)
     return TensorArg(tuple(dims), dtype, p.layout)
@@ -169,7 +171,8 @@ def from_signature(
     for name in given:
         if all(p.name != name for p in parameters):
             what = f"@pl.jit function '{function}': {function}() got an unexpected keyword argument '{name}'"
-            raise ArgumentTypeError(what, code="A101")
+            names = ", ".join(p.name for p in parameters)
+            raise ArgumentTypeError(what, hint=f"its parameters are {names}", code="A101")
     for p in parameters:
         if p.kind == "scalar":
             value = given.get(p.name, defaults.get(p.name, _MISSING))

@@ -7,6 +7,7 @@ hints into a report where there is one.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import ClassVar
 
 from pypto.config import WARNING_LEVEL
 from pypto.enums import ArgEffect, ParamDirection
+from pypto.errors import PyptoWarning
 from pypto.ir import ops
-from pypto.ir.expr import Call, Submit
+from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Submit, Var
 from pypto.ir.program import Program
 from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt
@@ -23,7 +25,7 @@ from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.property_set import EnumSet
 from pypto.ir.verify.scopes import statements
 from pypto.ir.verify.ssa import user_name
-from pypto.passes.context import effective
+from pypto.passes.context import CURRENT, effective
 from pypto.passes.retype import used_vars
 from pypto.target.chip import chip_of
 
@@ -33,8 +35,11 @@ __all__ = [
     "DiagnosticCheckSet",
     "DiagnosticPhase",
     "VerificationLevel",
+    "chosen_phase",
+    "findings",
     "get_default_diagnostic_phase",
     "show",
+    "warn",
 ]
 
 
@@ -76,7 +81,11 @@ def _unused_variable(program: Program) -> Iterator[Diagnostic]:
     for f in program.function_list:
         read = used_vars(f.body, types=True)
         for s in statements(f.body):
-            if isinstance(s, AssignStmt) and s.var not in read and not s.var.name_hint.startswith("_") and not _writes(s):
+            if not isinstance(s, AssignStmt) or s.var in read or s.var.name_hint.startswith("_") or _writes(s):
+                continue
+            if not isinstance(
+                s.value, (ConstInt, ConstFloat, ConstBool, Var)
+            ):  # those stand for themselves wherever they are read
                 yield _warning("UnusedVariable", f"'{user_name(s.var)}' is assigned but never read", s)
 
 
@@ -161,6 +170,38 @@ class DiagnosticCheckRegistry:
     @staticmethod
     def get_perf_hint_checks() -> DiagnosticCheckSet:
         return DiagnosticCheckSet(c for c in DiagnosticCheck if _CHECKS[c][1] is _POST)
+
+
+def chosen_phase() -> DiagnosticPhase:
+    """When warnings run here: as the context says, else the environment."""
+    context = CURRENT.get()
+    if context is None:
+        return get_default_diagnostic_phase()
+    chosen = context.diagnostic_phase
+    return DiagnosticPhase.PRE_PIPELINE if chosen is None else DiagnosticPhase(getattr(chosen, "value", chosen))
+
+
+def findings(now: DiagnosticPhase, program: Program) -> list[Diagnostic]:
+    """Warnings in the phase chosen for them, performance hints after the pipeline; none of the checks that are disabled."""
+    chosen, context = chosen_phase(), CURRENT.get()
+    if chosen is DiagnosticPhase.NONE:
+        return []
+    wanted = list(DiagnosticCheckRegistry.get_warning_checks()) if now is chosen else []
+    if now is DiagnosticPhase.POST_PIPELINE:
+        wanted += DiagnosticCheckRegistry.get_perf_hint_checks()
+    disabled = context.disabled_diagnostics if context is not None else None
+    if disabled is None:
+        disabled = DiagnosticCheckRegistry.OFF_BY_DEFAULT
+    return DiagnosticCheckRegistry.run_checks([c for c in wanted if c not in disabled], now, program)
+
+
+def warn(program: Program, phase: DiagnosticPhase) -> None:
+    """What `findings` has as Python warnings at the user's lines; performance hints are for reports, not for calls."""
+    for d in findings(phase, program):
+        if d.severity is Severity.Warning:
+            at = d.span
+            text = f"{d.rule_name}: {d.message}, at {at.to_string()}"
+            warnings.warn_explicit(text, PyptoWarning, at.filename, at.begin_line)
 
 
 def show(found: Iterable[Diagnostic], where: str, report_dir: str | None = None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pypto.ir.printer import python_print
 from pypto.ir.program import Program
 from pypto.passes.context import CURRENT, PassOptions, effective
-from pypto.passes.diagnostics import DiagnosticCheckRegistry, DiagnosticPhase, get_default_diagnostic_phase, show
+from pypto.passes.diagnostics import DiagnosticPhase, chosen_phase, findings, show
 from pypto.passes.framework import Pass
 from pypto.passes.instruments import ReportInstrument
 from pypto.passes.manager import Watcher
@@ -122,33 +122,14 @@ class Dump:
         self.write(f"{number:02d}_after_{p.name}", program)
 
 
-def _phase() -> DiagnosticPhase:
-    """When warnings run here."""
-    context = CURRENT.get()
-    if context is None:
-        return get_default_diagnostic_phase()
-    chosen = context.diagnostic_phase
-    return DiagnosticPhase.PRE_PIPELINE if chosen is None else DiagnosticPhase(getattr(chosen, "value", chosen))
-
-
 def _diagnose(now: DiagnosticPhase, program: Program) -> None:
-    """Warnings in the phase chosen for them, performance hints after the pipeline."""
-    chosen, context = _phase(), CURRENT.get()
-    if chosen is DiagnosticPhase.NONE:
-        return
-    wanted = list(DiagnosticCheckRegistry.get_warning_checks()) if now is chosen else []
-    if now is DiagnosticPhase.POST_PIPELINE:
-        wanted += DiagnosticCheckRegistry.get_perf_hint_checks()
-    disabled = context.disabled_diagnostics if context is not None else ()
-    if disabled is None:
-        disabled = DiagnosticCheckRegistry.OFF_BY_DEFAULT
-    found = DiagnosticCheckRegistry.run_checks([c for c in wanted if c not in disabled], now, program)
+    context = CURRENT.get()
     reports = [i for i in (context.instruments if context is not None else ()) if isinstance(i, ReportInstrument)]
-    show(found, now.name.lower(), reports[0].get_output_dir() if reports else None)
+    show(findings(now, program), now.name.lower(), reports[0].get_output_dir() if reports else None)
 
 
 def _with_diagnostics(watch: Watcher | None) -> Watcher | None:
-    if _phase() is not DiagnosticPhase.POST_PASS:
+    if chosen_phase() is not DiagnosticPhase.POST_PASS:
         return watch
 
     def both(number: int, p: Pass, program: Program) -> None:

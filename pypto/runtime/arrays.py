@@ -19,7 +19,10 @@ import numpy as np
 from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["ArrayView", "adapt", "element_type", "type_numbers", "view", "without_memory"]
+__all__ = ["CONVERT", "ArrayView", "adapt", "element_type", "type_numbers", "view", "without_memory"]
+
+# The remedy for arrays that only their own library understands.
+CONVERT = "convert it to a numpy array first"
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -140,7 +143,7 @@ def _named_dtype(name: str) -> np.dtype[Any]:
 
         extra = getattr(ml_dtypes, name, None)
         if extra is None:
-            raise ArgumentTypeError(f"elements of type {name}, which no kernel has") from None
+            raise ArgumentTypeError(f"elements of type {name}, which no kernel has", hint=CONVERT) from None
         found = np.dtype(extra)
     return found
 
@@ -185,7 +188,7 @@ def _from_interface(obj: Any) -> ArrayView | None:
     try:
         array: Array = np.asarray(_Interface(description, obj))
     except (TypeError, ValueError) as e:
-        raise ArgumentTypeError(f"an array interface that numpy refuses: {e}") from None
+        raise ArgumentTypeError(f"an array interface that numpy refuses: {e}", hint=CONVERT) from None
     return ArrayView(array, obj, None if array.flags.writeable else "its array interface says read-only")
 
 
@@ -195,11 +198,11 @@ def _from_buffer(obj: Any) -> ArrayView | None:
     except TypeError:
         return None
     except (BufferError, ValueError) as e:
-        raise ArgumentTypeError(f"a buffer that cannot be had: {e}") from None
+        raise ArgumentTypeError(f"a buffer that cannot be had: {e}", hint=CONVERT) from None
     try:
         array: Array = np.asarray(buffer)
     except (TypeError, ValueError) as e:
-        raise ArgumentTypeError(f"a buffer of format {buffer.format!r}, which numpy refuses: {e}") from None
+        raise ArgumentTypeError(f"a buffer of format {buffer.format!r}, which numpy refuses: {e}", hint=CONVERT) from None
     return ArrayView(array, obj, "its buffer is read-only" if buffer.readonly else None)
 
 

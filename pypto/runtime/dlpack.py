@@ -11,6 +11,7 @@ import ctypes
 from typing import Any, NamedTuple
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.runtime.arrays import CONVERT
 
 __all__ = ["Exported", "read"]
 
@@ -81,7 +82,8 @@ def read(obj: Any) -> Exported:
         raise ArgumentValueError("an array whose DLPack export is a copy", hint="pass an array that can share its memory")
     name = _NAMES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if name is None:
-        raise ArgumentTypeError(f"DLPack elements of type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+        what = f"DLPack elements of type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+        raise ArgumentTypeError(what, hint=CONVERT)
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _dense(shape)
     return Exported((tensor.data or 0) + tensor.byte_offset, shape, strides, name, _reason(flags), capsule)
@@ -94,7 +96,7 @@ def _capsule(obj: Any) -> object:
         except TypeError:  # an exporter from before versions
             return obj.__dlpack__()
     except (BufferError, RuntimeError, ValueError, TypeError) as e:
-        raise ArgumentValueError(f"an array that its library does not export: {e}") from None
+        raise ArgumentValueError(f"an array that its library does not export: {e}", hint=CONVERT) from None
 
 
 def _open(capsule: object) -> tuple[_Tensor, int | None]:
@@ -105,11 +107,11 @@ def _open(capsule: object) -> tuple[_Tensor, int | None]:
     if is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
-            raise ArgumentTypeError(f"a DLPack export of version {versioned.major}, known is 1")
+            raise ArgumentTypeError(f"a DLPack export of version {versioned.major}, known is 1", hint=CONVERT)
         return versioned.tensor, versioned.flags
     if is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(pointer(capsule, b"dltensor")), None
-    raise ArgumentTypeError("a DLPack export that is no unused tensor capsule")
+    raise ArgumentTypeError("a DLPack export that is no unused tensor capsule", hint=CONVERT)
 
 
 def _reason(flags: int | None) -> str | None:

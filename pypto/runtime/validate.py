@@ -90,7 +90,7 @@ def _check_type(plan: KernelPlan, p: TensorParam, array: Array) -> None:
     dtype = array.dtype
     if dtype.num in type_numbers(p.dtype) and dtype.isnative:
         return
-    hint = None
+    hint = f"pass {p.name}.astype(...) of that type"
     if not dtype.isnative:
         hint = f"the bytes of {dtype.str!r} are swapped: pass {p.name}.astype({dtype.newbyteorder('=').str!r})"
     raise ArgumentTypeError(f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}", hint=hint)
@@ -100,18 +100,20 @@ def _check_shape(plan: KernelPlan, p: TensorParam, array: Array, dims: list[int 
     """Static extents, and one value per symbol over all arguments; `origin` remembers where each value came from."""
     got = f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}"
     if array.ndim != len(p.dims):
-        raise ArgumentValueError(f"{got}: rank {array.ndim} instead of {len(p.dims)}")
+        raise ArgumentValueError(f"{got}: rank {array.ndim} instead of {len(p.dims)}", hint=f"pass {p.name}.reshape(...)")
     for axis, (want, extent) in enumerate(zip(p.dims, array.shape, strict=True)):
         if want >= 0:
             if extent != want:
-                raise ArgumentValueError(f"{got}: axis {axis} has {extent} elements instead of {want}")
+                what = f"{got}: axis {axis} has {extent} elements instead of {want}"
+                raise ArgumentValueError(what, hint=f"pass an array of that shape, or annotate axis {axis} with pl.dynamic")
             continue
         k = -1 - want
         if dims[k] is None:
             dims[k] = extent
             origin[k] = f"axis {axis} of {p.name!r}"
         elif dims[k] != extent:
-            raise ArgumentValueError(f"{got}: {plan.symbols[k]} is {extent} on axis {axis} but {dims[k]} on {origin[k]}")
+            what = f"{got}: {plan.symbols[k]} is {extent} on axis {axis} but {dims[k]} on {origin[k]}"
+            raise ArgumentValueError(what, hint=f"pass arrays with one value of {plan.symbols[k]}")
 
 
 def _check_memory(plan: KernelPlan, p: TensorParam, found: ArrayView) -> None:
@@ -197,12 +199,14 @@ def scalar_value(function: str, name: str, dtype: DataType, obj: object) -> Numb
     """The value of a scalar argument: a bool for BOOL, an int for integers, a float (not yet rounded to the type) for floats."""
     value = plain_scalar(obj)
     if value is None:
-        raise ArgumentTypeError(f"{function}: {name!r} expects a scalar of type {dtype.name}, got {_shown(obj)}")
+        what = f"{function}: {name!r} expects a scalar of type {dtype.name}, got {_shown(obj)}"
+        raise ArgumentTypeError(what, hint="pass a number; an array of one element gives it with .item()")
     if dtype.is_float():
         try:
             return float(value)
         except OverflowError:
-            raise ArgumentValueError(f"{function}: {name!r} expects {dtype.name}, got an integer beyond every float") from None
+            what = f"{function}: {name!r} expects {dtype.name}, got an integer beyond every float"
+            raise ArgumentValueError(what, hint="pass a float; math.inf is one") from None
     if type(value) is float:
         raise ArgumentTypeError(
             f"{function}: {name!r} expects {dtype.name}, got {_shown(obj)}",
@@ -210,14 +214,16 @@ def scalar_value(function: str, name: str, dtype: DataType, obj: object) -> Numb
         )
     low, high = (0, 1) if dtype is DataType.BOOL else limits(dtype)
     if not low <= value <= high:
-        raise ArgumentValueError(f"{function}: {name!r} expects {dtype.name}, which holds {low} to {high}, got {_shown(obj)}")
+        what = f"{function}: {name!r} expects {dtype.name}, which holds {low} to {high}, got {_shown(obj)}"
+        raise ArgumentValueError(what, hint="pass a number of that range, or annotate the parameter with a wider type")
     return bool(value) if dtype is DataType.BOOL else int(value)
 
 
 def _static_checked(plan: KernelPlan, p: ScalarParam, value: Number) -> int:
     bits = slot(value)
     if p.static is not None and bits != slot(p.static) and (value == value or p.static == p.static):
-        raise ArgumentValueError(f"{plan.name}: {p.name!r} was compiled for {p.static!r}, got {value!r}")
+        what = f"{plan.name}: {p.name!r} was compiled for {p.static!r}, got {value!r}"
+        raise ArgumentValueError(what, hint="call the kernel itself: it compiles a program for each value")
     return bits
 
 

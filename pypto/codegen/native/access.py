@@ -8,7 +8,7 @@ Invariant: legality is decided on byte ranges and views alone, never on names, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -23,6 +23,7 @@ __all__ = [
     "Check",
     "Copies",
     "ElementWrite",
+    "FaultKind",
     "ForItem",
     "IfItem",
     "Item",
@@ -32,12 +33,16 @@ __all__ = [
     "ReduceOp",
     "Region",
     "Root",
+    "Routine",
     "ScalarDef",
     "View",
     "WhileItem",
     "disjoint",
     "same_mapping",
 ]
+
+
+FaultKind = Literal["bounds", "empty", "memory", "value"]
 
 
 class Root:
@@ -193,6 +198,25 @@ class Copies(NamedTuple):
     span: Span
 
 
+class Routine(NamedTuple):
+    """A function of the C headers over views: `function(dst, row, col, source, row, col, ..., numbers...)`.
+
+    Pointers are those of element (0, 0), strides count elements, numbers are `int64_t`.  `reads_dst`: elements of `dst`
+    that the function does not write keep their values, or it reads them.  `fault`: a kind and a message; the function then
+    returns `PP_FINE`, or the number that the message shows.
+    """
+
+    function: str
+    header: str
+    dst: View
+    sources: tuple[View, ...]
+    numbers: tuple[Expr, ...]
+    reads_dst: bool
+    fault: tuple[FaultKind, str] | None
+    name: str
+    span: Span
+
+
 class ScalarDef(NamedTuple):
     """A scalar variable: an expression, or one element read from memory."""
 
@@ -213,8 +237,8 @@ class ElementWrite(NamedTuple):
 class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
-    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "step", or the name of a reduction
-    whose extent is empty.
+    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "step", or the
+    name of a reduction whose extent is empty.
     """
 
     what: str
@@ -266,16 +290,7 @@ class WhileItem(NamedTuple):
     span: Span
 
 
-Compute = LaneOp | ReduceOp | Outside | Copies
+Compute = LaneOp | ReduceOp | Outside | Copies | Routine
 Item = Compute | ScalarDef | ElementWrite | Check | IfItem | ForItem | WhileItem
 
 ZERO, ONE = const_index(0), const_index(1)
-
-
-def reads_of(op: Compute) -> tuple[View, ...]:
-    """The views an operation reads."""
-    if isinstance(op, LaneOp):
-        return tuple(o.view for o in op.operands if o.view is not None)
-    if isinstance(op, (ReduceOp, Copies)):
-        return (op.src,)
-    return ()

@@ -33,7 +33,9 @@ def exact_alias_is_safe(reader: Sequence[Touch], writer: Sequence[Touch], values
 
 
 def _ordered(r: Touch, w: Touch, values: Values) -> bool:
-    if r.loops != w.loops or not (r.lanewise and w.lanewise):
+    if len(r.loops) != len(w.loops) or any(a is not b for a, b in zip(r.loops, w.loops, strict=True)):
+        return False
+    if not (r.lanewise and w.lanewise):
         return False
     if r.order > w.order or not _same_place(r.view, w.view):
         return False

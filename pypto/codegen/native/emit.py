@@ -7,17 +7,19 @@ each tensor what was read and written where, for the proof that exact aliases ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pypto.codegen.native.access import (
     Check,
     Copies,
     ElementWrite,
+    FaultKind,
     ForItem,
     IfItem,
     LaneOp,
     Outside,
     Root,
+    Routine,
     ScalarDef,
     View,
     WhileItem,
@@ -37,9 +39,6 @@ from pypto.ir.types import ScalarType
 from pypto.span import Span
 
 __all__ = ["Emitter", "Names", "Site", "Sites", "Touch"]
-
-
-FaultKind = Literal["bounds", "empty", "memory", "value"]
 
 
 class Site(NamedTuple):
@@ -361,6 +360,8 @@ class Emitter:
             self.outside(first)
         elif isinstance(first, Copies):
             self.copies(first)
+        elif isinstance(first, Routine):
+            self.routine(first)
         elif isinstance(first, LaneOp) and first.mask and g.indices[0] in g.stored:
             emit_mask(emitter, g.indices[0])
         else:
@@ -417,6 +418,24 @@ class Emitter:
             self.w.line(f"p0[{target}] = p1[{source}];")
             self.w.depth -= len(indices)
 
+    def routine(self, op: Routine) -> None:
+        """A call of a function of the headers."""
+        self.functions.headers.setdefault(op.header)
+        parts = []
+        for v in (op.dst, *op.sources):
+            at = f" + {v.address}" if v.address else ""
+            pointer = f"({element_type(v.dtype)} *)({self.memory(v.root)}{at}) + {self.expr(v.offset)}"
+            parts += [pointer, self.expr(v.row), self.expr(v.col)]
+        call = f"{op.function}({', '.join([*parts, *map(self.expr, op.numbers)])})"
+        if op.fault is None:
+            self.w.line(f"{call};")
+            return
+        site = self.sites.add(*op.fault, op.span)
+        with self.w.block(""):
+            self.w.line(f"const int64_t found = {call};")
+            with self.w.block("if (found != PP_FINE)"):
+                self.w.line(f"return pp_fault(call, {site}, found, 0, 0);")
+
 
 def _alone(run: Run, k: int) -> Group:
     """An operation as a group of its own, its result stored."""
@@ -433,11 +452,17 @@ def _scalar_type(v: Var) -> str:
     return C_TYPES[v.type.dtype]
 
 
+_LINES = ("rows", "columns")
+
+
 def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     if what == "window":
         return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}"
     if what == "extent":
         return "bounds", f"the valid extent {{0}} of axis {axis} is not within 0..{{1}}"
+    if what == "operand":
+        remedy = "fill the rest of it with pl.fillpad, or narrow the first operand with pl.set_validshape"
+        return "bounds", f"an operation on {{0}} {_LINES[axis]} reads an operand of which only {{1}} are valid: {remedy}"
     if what == "step":
         return "value", "a loop step of 0"
     return "empty", f"{what} of an empty region has no value"

@@ -24,6 +24,7 @@ from pypto.codegen.native.access import (
     ReduceOp,
     Region,
     Root,
+    Routine,
     ScalarDef,
     View,
     WhileItem,
@@ -38,7 +39,8 @@ from pypto.ir.shaped import const_dim
 __all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "optimize", "plain", "reads", "uses_of"]
 
 _ZERO, _ONE = const_index(0), const_index(1)
-COMPUTE = (LaneOp, ReduceOp, Outside, Copies)
+COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
+_ALL = ""  # the pattern of a read of any elements of a view
 
 
 class Use(NamedTuple):
@@ -82,7 +84,10 @@ def reads(op: Compute) -> list[Read]:
     if isinstance(op, ReduceOp):
         return [Read(op.src, op.rows, op.cols, FULL, 0)]
     if isinstance(op, Copies):
-        return [Read(op.src, const_index(0), const_index(0), "", 0)]
+        return [Read(op.src, _ZERO, _ZERO, _ALL, 0)]
+    if isinstance(op, Routine):
+        views = (*op.sources, op.dst) if op.reads_dst else op.sources
+        return [Read(v, _ZERO, _ZERO, _ALL, i) for i, v in enumerate(views)]
     return []
 
 
@@ -147,6 +152,8 @@ def _same_elements(w: Compute, r: Read) -> bool:
     rect = written_rect(w)
     if rect is None or r.pattern == MASK:
         return False
+    if r.pattern == _ALL:
+        return same_mapping(w.dst, r.view) and _overwrites(w, r.view)
     # A read stays within its view: a writer of all of it needs no further proof.
     if same_mapping(w.dst, r.view) and (covers(rect, (r.rows, r.cols)) or _overwrites(w, r.view)):
         return True

@@ -153,6 +153,9 @@ class TileBuilder(Base):
         assert isinstance(t, TileType)
         rect = call.args[0].type if s.result == MASK else t
         assert isinstance(rect, TileType)
+        for e, pattern in zip(call.args, s.patterns, strict=False):
+            if pattern not in (SCALAR, UNUSED) and isinstance(e.type, TileType):
+                self.check(windows.operand_check(pattern, e.type, rect, span))
         program = s.build(tuple(o.dtype for o in operands), t.dtype, call.kwargs)
         rows, cols = _valid(rect)
         self.items.append(LaneOp(program, tuple(operands), self.view(var), rows, cols, s.result == MASK, op.concept, span))

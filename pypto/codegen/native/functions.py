@@ -22,6 +22,7 @@ class LaneFunctions:
         self.names: dict[object, str] = {}
         self.used: set[str] = set()
         self.definitions: list[str] = []
+        self.headers: dict[str, None] = {}  # of routines, in the order of their first use
 
     def apply(self, program: LaneProgram, inputs: Sequence[str], hint: str) -> str:
         """An expression for the program's result."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pypto.codegen.native.access import ONE, Compute, Copies, LaneOp, Outside, ReduceOp, View, disjoint, same_mapping
+from pypto.codegen.native.access import ONE, Compute, Copies, LaneOp, Outside, ReduceOp, Routine, View, disjoint, same_mapping
 from pypto.codegen.native.flow import Read, Run, Use, reads
 from pypto.ir import arith
 from pypto.ir.expr import Expr
@@ -230,7 +230,7 @@ def _in_register(p: Placed, r: Read, step: int, writer_step: int, kind: str) -> 
 def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]], readers: Sequence[Sequence[int]]) -> bool:
     """Whether anything reads the result of `k` from memory."""
     op = run.ops[k]
-    if not op.dst.root.on_chip or isinstance(op, (Outside, Copies)):
+    if not op.dst.root.on_chip or isinstance(op, (Outside, Copies, Routine)):
         return True
     step, placed = where[k]
     for reader in readers[k]:

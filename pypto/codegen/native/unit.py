@@ -78,7 +78,8 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
             devices[name] = emit_device(f, addressed, optimize, sites, functions)
     arena = max((d.scratch for d in devices.values()), default=0)
     e = emit_entry(main, devices, sites, (arena + 63) // 64 * 64)
-    parts = ['#include "pypto_kernel.h"', "", *functions.definitions, *(d.text for d in devices.values()), e.text]
+    headers = [f'#include "{h}"' for h in ("pypto_kernel.h", *functions.headers)]
+    parts = [*headers, "", *functions.definitions, *(d.text for d in devices.values()), e.text]
     symbols = symbols_of(main)
     return NativeUnit(
         "\n".join(parts),

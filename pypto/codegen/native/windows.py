@@ -12,10 +12,11 @@ from itertools import pairwise
 from pypto.codegen.native.access import ONE, ZERO, Check, Root, View
 from pypto.ir import arith, scalar
 from pypto.ir.expr import Expr, const_index
-from pypto.ir.shaped import TensorType, const_dim
+from pypto.ir.opdef import COL, MASK, ROW
+from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.span import Span
 
-__all__ = ["are_first_rows", "extent_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
+__all__ = ["are_first_rows", "extent_check", "operand_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
 
 
 def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
@@ -99,3 +100,20 @@ def extent_check(extents: Sequence[Expr], shape: Sequence[Expr], span: Span) -> 
         if const_dim(e) is None and not arith.same(e, n):
             conditions.append((scalar.and_(scalar.ge(e, ZERO), scalar.le(e, n)), axis, (e, n, ZERO)))
     return Check("extent", tuple(conditions), (), span) if conditions else None
+
+
+def operand_check(pattern: str, t: TileType, rect: TileType, span: Span) -> Check | None:
+    """An operand must be valid wherever the operation reads it; None where it is known to be.
+
+    pattern: of `Lanewise`.  rect: the tile whose valid rectangle the operation runs over.
+    """
+    rows, cols = rect.valid[-2:]
+    if pattern == MASK:
+        cols = arith.floordiv(arith.add(cols, const_index(7)), const_index(8))  # a bit for each element
+    reads = (rows, cols) if pattern not in (ROW, COL) else (rows, ONE) if pattern == ROW else (ONE, cols)
+    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    for axis, (read, held, have) in enumerate(zip(reads, t.valid[-2:], t.shape[-2:], strict=True)):
+        if const_dim(have) == 1 or arith.same(held, have) or arith.same(read, held):
+            continue
+        conditions.append((scalar.le(read, held), axis, (read, held, ZERO)))
+    return Check("operand", tuple(conditions), (), span) if conditions else None

@@ -72,7 +72,7 @@ class _Uses(ScopedWalk):
         writer = self.spent.pop(v, None)
         if writer is not None:
             message = (
-                f"'{user_name(v)}' was handed to '{writer}' to be written and is read afterwards: "
-                "read the post-call return value, as in x = f(a, x)"
+                f"'{user_name(v)}' was handed to '{writer}' to be written and is read afterwards: read the post-call return value"
             )
-            self.found.append(Diagnostic(Severity.Error, "InOutUseDiscipline", 501, message, at.span))
+            hint = f"{user_name(v)} = {writer}(...): the value after the call is the one that it returns"
+            self.found.append(Diagnostic(Severity.Error, "InOutUseDiscipline", 501, message, at.span, hint=hint))

@@ -76,6 +76,7 @@ class Diagnostic(NamedTuple):
     message: str
     span: Span
     hint_code: str = ""
+    hint: str = ""  # what to write instead
 
     def text(self) -> str:
         place = f" [{self.span.to_string()}]" if self.span.is_valid() else ""

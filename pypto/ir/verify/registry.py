@@ -147,7 +147,9 @@ def verify_or_throw(properties: Iterable[IRProperty], program: Program, where: s
     after = f" after '{where}'" if where else ""
     first = next((d.span for d in errors if d.span.is_valid()), None)
     texts = tuple(d.text() for d in errors)
-    raise VerificationError(f"Verification failed{after} for properties {{{names}}}: {report(errors)}", first, diagnostics=texts)
+    hint = next((d.hint for d in errors if d.hint), None)
+    what = f"Verification failed{after} for properties {{{names}}}: {report(errors)}"
+    raise VerificationError(what, first, hint, diagnostics=texts)
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> str:

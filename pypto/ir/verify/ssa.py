@@ -53,7 +53,11 @@ class _Definitions(ScopedWalk):
         if v in self.visible or v in self.reported:
             return
         self.reported.add(v)
-        self.found.append(_finding(_SCOPE, f"Variable '{user_name(v)}' used outside its defining scope", at.span))
+        name = user_name(v)
+        inner = f" at line {v.span.begin_line}" if v.span.is_valid() else ""
+        hint = f"give '{name}' a value before the branch or loop that sets it{inner}: after it, the name may have none"
+        found = _finding(_SCOPE, f"Variable '{name}' used outside its defining scope", at.span)
+        self.found.append(found._replace(hint=hint))
 
 
 class _Yields:

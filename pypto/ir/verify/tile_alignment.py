@@ -19,6 +19,7 @@ from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
 from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
 
@@ -46,7 +47,7 @@ def misaligned_tiles(f: Function) -> list[Misaligned]:
                 wrong = _wrong_line(n.var.type)
                 if wrong is not None:
                     span = n.value.span if n.value.span.is_valid() else n.span
-                    found.append(Misaligned(n.var, f"tile '{n.var.name_hint}' {wrong[0]}", wrong[1], span))
+                    found.append(Misaligned(n.var, f"{_called(n.var)} {wrong[0]}", wrong[1], span))
     return found
 
 
@@ -58,6 +59,11 @@ def _statements(body: Stmt | None) -> Iterator[Stmt]:
             yield from _statements(s.else_body)
         elif isinstance(s, (ForStmt, WhileStmt, ScopeStmt)):
             yield from _statements(s.body)
+
+
+def _called(v: Var) -> str:
+    """A tile by the name that the user gave it, if one did."""
+    return "the tile computed here" if "__tmp_v" in v.name_hint else f"tile '{user_name(v)}'"
 
 
 def _keeps_lines(op: OpDef) -> bool:
@@ -83,7 +89,8 @@ def _wrong_line(t: TileType) -> tuple[str, str] | None:
     what = f"of shape {list(dims)} and type {t.dtype} has {line}s of {extent * bits // 8} bytes"
     return (
         f"{what}; on-chip memory works in blocks of {BLOCK_BYTES} bytes",
-        f"the next legal shape is {shape}; say what is data with valid_shape={list(dims)}",
+        f"the next legal shape is {shape}: load tiles with {legal} {'columns' if by_row else 'rows'}, and say with valid_shape= "
+        f"that {extent} hold data",
     )
 
 

@@ -11,6 +11,9 @@
 
 #include "pypto_abi.h"
 
+/* What routines that can fail return when they did not; every other value is shown in the message. */
+#define PP_FINE INT64_MIN
+
 #define PP_INLINE static inline __attribute__((always_inline, unused))
 
 /* The iterations of the loop that follows touch the same element or different ones, never each other's. */

@@ -57,7 +57,7 @@ def kernel(folder, body, signature=SIGNATURE, scoped=True, before="", **names):
     return module(folder, text, **names).k
 
 
-def refused(call, args, kind, *words, code=None, piece=None, file=None, hint=True):
+def refused(call, args, kind, *words, code=None, piece=None, file=None):
     """The error of `call(*args)`: of exactly this class, complete, before anything is compiled or written.
 
     piece: the beginning of the source that the caret stands under (None: the error has no place, "": anywhere).
@@ -82,9 +82,8 @@ def refused(call, args, kind, *words, code=None, piece=None, file=None, hint=Tru
     assert text.startswith(f"error[{error.code}]: "), text
     if code is not None:
         assert error.code == code, text
-    if hint:
-        assert error.hint, text
-        assert f"help: {error.hint}" in text
+    assert error.hint, text
+    assert f"help: {error.hint}" in text
     shown(error, piece, file)
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == text

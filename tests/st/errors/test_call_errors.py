@@ -84,7 +84,6 @@ def test_counts_and_names(kernels):
                 *words,
                 code="A101",
                 piece=None,
-                hint=False,
             )
             assert isinstance(e, TypeError)
 
@@ -125,7 +124,7 @@ def test_arguments_of_a_fully_annotated_kernel(kernels, change, kind, words):
     a, _, _, o = arrays()
     args = {"a": a, "n": 1, "k": 2.0, "o": o, **change}
     for _ in range(2):
-        e = refused(kernels.full, tuple(args.values()), kind, "full", piece=None, hint=False)
+        e = refused(kernels.full, tuple(args.values()), kind, "full", piece=None)
         assert all(re.search(w, str(e)) for w in words), str(e)
 
 
@@ -138,18 +137,14 @@ def test_one_value_for_each_run_time_extent(kernels):
         ((np.zeros((16, 65), np.float32), b, o), ["'a'", "64", "65"]),
     ):
         for _ in range(2):
-            refused(kernels.rows, args, VALUE, *words, piece=None, hint=False)
+            refused(kernels.rows, args, VALUE, *words, piece=None)
 
 
 def test_a_shape_mismatch_inside_of_a_kernel_without_annotations(kernels):
     """Shapes are the arguments' own: what does not fit is found where it does not."""
     a, b, _, o = arrays()
-    refused(
-        kernels.bare, (a, b[:8], o), InvalidOperationError, "[16, 64]", "[8, 64]", piece="pl.add(a, b)", file=__file__, hint=False
-    )
-    refused(
-        kernels.bare, (a, b, o[:8]), ParserTypeError, "expects 8 elements, source has 16", piece="o[:]", file=__file__, hint=False
-    )
+    refused(kernels.bare, (a, b[:8], o), InvalidOperationError, "[16, 64]", "[8, 64]", piece="pl.add(a, b)", file=__file__)
+    refused(kernels.bare, (a, b, o[:8]), ParserTypeError, "expects 8 elements, source has 16", piece="o[:]", file=__file__)
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -268,7 +263,7 @@ def test_run_time_markers_are_for_compiling(kernels):
     compiled = kernels.full.compile(n=pl.RUNTIME, k=pl.RUNTIME)
     np.testing.assert_array_equal(compiled(a, 1, 3.0), 3 * a)
     for args, words in (((a, 1), "expects 4 (in-place) or 3 (return) arguments, got 2"), ((a, a, 3.0), "'n'")):
-        refused(compiled, args, TYPE, words, piece=None, hint=False)
+        refused(compiled, args, TYPE, words, piece=None)
 
 
 def test_signatures_that_are_not_complete(kernels):

@@ -87,7 +87,7 @@ def test_element_types_that_an_operator_does_not_take(body, dtype, words, tmp_pa
 
 
 def test_a_conversion_without_a_path(tmp_path):
-    k = kernel(tmp_path, "t = pl.load(a, [0, 0], [16, 64])\nu = pl.cast(pl.cast(t, pl.INT16), pl.INT32)\npl.store(t, [0, 0], o)")
+    k = kernel(tmp_path, "t = pl.load(a, [0, 0], [16, 64])\n_ = pl.cast(pl.cast(t, pl.INT16), pl.INT32)\npl.store(t, [0, 0], o)")
     e = refused(k, arrays(), CompileError, "no native cast path from int16 to int32", code="C120", piece="pl.cast(pl.cast(t")
     assert "int16 to fp16, fp32" in e.hint
 
@@ -116,7 +116,7 @@ TILE = "t = pl.load(a, [0, 0], [16, 64])\n"
     ],
 )  # fmt: skip
 def test_windows_that_are_known_to_be_outside(body, words, piece, tmp_path):
-    refused(kernel(tmp_path, body), arrays(), InvalidOperationError, *words, code="P600", piece=piece, hint=False)
+    refused(kernel(tmp_path, body), arrays(), InvalidOperationError, *words, code="P600", piece=piece)
 
 
 # -- writes --------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def core(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 def test_an_output_that_is_read_under_its_old_name(tmp_path):
     k = kernel(tmp_path, "core(a, o)\no = core(o, b)", scoped=False, before=CORE)
-    refused(k, arrays(), VerificationError, "'o'", "read the post-call return value", code="V000", piece="core(o, b)", hint=False)
+    refused(k, arrays(), VerificationError, "'o'", "read the post-call return value", code="V000", piece="core(o, b)")
 
 
 # -- what is not there ---------------------------------------------------------------------------------------------
@@ -146,4 +146,4 @@ def test_an_output_that_is_read_under_its_old_name(tmp_path):
 
 def test_names_that_will_never_run_on_one_host(tmp_path):
     for body, word in (("o[:] = pl.allreduce(a)", "pl.allreduce"), ("o[:] = pl.matmul_mx(a, b)", "pl.matmul_mx")):
-        refused(kernel(tmp_path, body), arrays(), NotSupportedError, word, code="N000", piece=word, hint=False)
+        refused(kernel(tmp_path, body), arrays(), NotSupportedError, word, code="N000", piece=word)

@@ -172,7 +172,7 @@ def check(folder, row, scoped):
     k = kernel(folder, body, scoped=scoped)
     # Twice: a mistake is a mistake on the second call too.
     for _ in range(2):
-        e = refused(k, arrays(), kind, *words, code=code, piece=piece, file=k.source.filename, hint=False)
+        e = refused(k, arrays(), kind, *words, code=code, piece=piece, file=k.source.filename)
     return e
 
 
@@ -223,9 +223,9 @@ def test_the_place_is_that_of_the_call_in_a_helper(tmp_path):
             return o
         """,
     )
-    e = refused(made.k, arrays(), InvalidOperationError, "takes 1 positional argument", piece="x)", hint=False)
+    e = refused(made.k, arrays(), InvalidOperationError, "takes 1 positional argument", piece="x)")
     assert e.span["line"] == 4
-    e = refused(made.m, arrays(), UndefinedVariableError, "'nothing'", piece="nothing", hint=False)
+    e = refused(made.m, arrays(), UndefinedVariableError, "'nothing'", piece="nothing")
     assert e.span["line"] == 9
 
 
@@ -264,7 +264,7 @@ def entry(x: pl.Tensor, y: pl.Out[pl.Tensor]):
     ],
 )
 def test_calls_of_helpers(body, kind, words, piece, tmp_path):
-    refused(kernel(tmp_path, body, scoped=False, before=HELPERS), arrays(), kind, *words, piece=piece, hint=False)
+    refused(kernel(tmp_path, body, scoped=False, before=HELPERS), arrays(), kind, *words, piece=piece)
 
 
 @pytest.mark.parametrize(
@@ -284,15 +284,15 @@ def test_signatures(signature, kind, words, piece, tmp_path):
 
 def test_static_assertions(tmp_path):
     k = kernel(tmp_path, "pl.static_assert(WIDTH % 16 == 0, 'the width must be a multiple of 16')\no[:] = a", WIDTH=17)
-    refused(k, arrays(), ParserError, "the width must be a multiple of 16", piece="WIDTH % 16", hint=False)
+    refused(k, arrays(), ParserError, "the width must be a multiple of 16", piece="WIDTH % 16")
 
 
 def test_wide_characters_and_tabs_before_the_mistake(tmp_path):
     body = "ä = 'ßµ'; o[:] = pl.add(a, nichts)"
-    refused(kernel(tmp_path, body), arrays(), UndefinedVariableError, "'nichts'", piece="nichts", hint=False)
+    refused(kernel(tmp_path, body), arrays(), UndefinedVariableError, "'nichts'", piece="nichts")
     text = "@pl.jit\ndef k(a: pl.Tensor, o: pl.Out[pl.Tensor]):\n\twith pl.at(level=pl.Level.CORE_GROUP):\n\t\to[:] = pl.exp(y)\n"
     a, _, _, o = arrays()
-    e = refused(module(tmp_path, text).k, (a, o), UndefinedVariableError, "'y'", piece="y)", hint=False)
+    e = refused(module(tmp_path, text).k, (a, o), UndefinedVariableError, "'y'", piece="y)")
     assert "\n   | \t\t" in str(e)  # tabs stay tabs, so that the caret stands below
 
 

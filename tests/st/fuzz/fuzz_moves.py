@@ -151,7 +151,7 @@ def reshaped(b: Body, of: Shaped, depth: int) -> X | None:
         return None
     there = [rows // 2, cols * 2]
     x = operand(b, of, depth)
-    if not x.kernel.isidentifier() or not b.scope.names[x.kernel].own:
+    if not x.kernel.isidentifier() or not b.scope.owns(x.kernel):
         return None
     return X(f"pl.reshape(pl.reshape({x.kernel}, {there}), {shape})", f"R.reshape(R.reshape({x.twin}, {there}), {shape})", of)
 
@@ -161,7 +161,7 @@ def narrowed(b: Body, of: Shaped, depth: int) -> X | None:
     if of.full or len(of.shape) != 2 or of.nameless:
         return None
     x = operand(b, of._replace(valid=tuple(map(str, of.shape))), depth)
-    if x.kernel.isidentifier() and not b.scope.names[x.kernel].own:
+    if x.kernel.isidentifier() and not b.scope.owns(x.kernel):
         return None
     rows, cols = of.valid
     return X(f"{op(b, 'set_validshape')}({x.kernel}, {rows}, {cols})", f"R.set_valid({x.twin}, {rows}, {cols})", of)
@@ -208,7 +208,7 @@ def written(b: Body, of: Shaped, depth: int) -> X | None:
         return None
     x = operand(b, of, depth)
     s = element(b, of.dtype)
-    if not x.kernel.isidentifier() or (s.kernel.isidentifier() and b.scope.names[s.kernel].dtype != of.dtype):
+    if not x.kernel.isidentifier() or (s.kernel in b.scope.names and b.scope.names[s.kernel].dtype != of.dtype):
         return None
     if not s.twin.startswith("R.element") or s.kernel.strip("(-)")[:1].isalpha():
         return None

@@ -131,6 +131,10 @@ class Scope:
         if fixed:
             self.fixed.add(name)
 
+    def owns(self, name: str) -> bool:
+        """Whether a name is a value with storage of its own; parameters are none."""
+        return name in self.names and bool(self.names[name].own)
+
     def of_kind(self, kind: type) -> list[tuple[str, Any]]:
         """Latest first: what was just computed is what programs use."""
         return [(n, v) for n, v in reversed(self.names.items()) if isinstance(v, kind)]

@@ -6,9 +6,10 @@ import mmap
 import numpy as np
 import pytest
 from lab import native
-from programs_kit import agree, cfg, normal, out, run, same
+from programs_kit import agree, cfg, normal, out, run, same, whole
 
 import pypto.language as pl
+from pypto.debug import interpret
 from pypto.errors import Error, KernelBoundsError, KernelError
 
 NAN, INF = np.nan, np.inf
@@ -366,3 +367,58 @@ def test_nothing_behind_an_array_is_touched():
     a, o = at_page_edge(normal(7, 24)), at_page_edge(out(7, 24))
     whole_tensor(a, o)
     same(o, a * 2 + 1)
+
+
+@pl.jit
+def mixed(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor], kind: pl.INT32):
+    """A full tile and one that is partly valid, in every pattern of reading."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        r = pl.cast(pl.read(c, [0]), pl.INDEX)
+        n = pl.cast(pl.read(c, [1]), pl.INDEX)
+        t = pl.load(a, [0, 0], [8, 32])
+        u = pl.load(a, [0, 0], [8, 32], valid_shape=[r, n])
+        scratch = pl.create_tile([8, 32], dtype=pl.FP32, target_memory=pl.Mem.Vec)
+        if kind == 0:
+            pl.store(pl.add(t, u), [0, 0], o)
+        if kind == 1:
+            pl.store(pl.row_expand_add(t, pl.row_max(u, scratch)), [0, 0], o)
+        if kind == 2:
+            pl.store(pl.col_expand_mul(t, pl.col_max(u)), [0, 0], o)
+        if kind == 3:
+            pl.store(pl.add(u, t), [0, 0], o)
+        if kind == 4:
+            pl.store(pl.add(t, pl.fillpad(u)), [0, 0], o)
+    return o
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "cols", "words"),
+    [
+        (0, 3, 32, "8 rows reads an operand of which only 3"),
+        (0, 8, 31, "32 columns reads an operand of which only 31"),
+        (1, 3, 5, "8 rows reads an operand of which only 3"),
+        (2, 3, 5, "32 columns reads an operand of which only 5"),
+    ],
+)
+def test_undefined_elements_are_not_read(kind, rows, cols, words):
+    """Where an operand is not valid its memory holds anything: reading that is refused, never computed with."""
+    a, o = whole(8, 32), out(8, 32)
+    with pytest.raises(KernelBoundsError, match=words):
+        mixed(a, cfg(rows, cols), o, kind)
+    with pytest.raises(KernelBoundsError, match="operand 1"):
+        interpret(mixed.lower(a, cfg(rows, cols), o, kind), [a, cfg(rows, cols), o, kind], "mixed")
+    same(o, out(8, 32))
+
+
+def test_what_a_narrower_result_leaves_out_may_be_undefined():
+    a = whole(8, 32)
+    for kind, want in ((0, 2 * a), (3, 2 * a), (4, 2 * a)):
+        (arrays_,) = agree(mixed, [a, cfg(8, 32), out(8, 32), kind])
+        same(arrays_[2], want)
+    (narrow, filled) = agree(mixed, [a, cfg(3, 5), out(8, 32), 3], [a, cfg(3, 5), out(8, 32), 4])
+    want = out(8, 32)
+    want[:3, :5] = 2 * a[:3, :5]
+    same(narrow[2], want)
+    want = a.copy()
+    want[:3, :5] *= 2
+    same(filled[2], want)

@@ -70,6 +70,9 @@ def test_every_element_type_passes_through(dtype):
         (D.FP16, 3, 3.0),
         (D.FP32, np.float64(0.1), float(np.float32(0.1))),
         (D.BOOL, np.True_, True),
+        (D.BOOL, 1, True),
+        (D.INT32, True, 1),
+        (D.FP32, True, 1.0),
         (D.INDEX, np.array(7), 7),
     ],
 )
@@ -84,8 +87,7 @@ def test_scalars(dtype, value, want):
     [
         (D.INT32, 2**31, ArgumentValueError),
         (D.INT32, 1.0, ArgumentTypeError),
-        (D.INT32, True, ArgumentTypeError),
-        (D.BOOL, 1, ArgumentTypeError),
+        (D.BOOL, 2, ArgumentTypeError),
         (D.FP32, "1", ArgumentTypeError),
         (D.UINT8, -1, ArgumentValueError),
     ],

@@ -248,16 +248,27 @@ def test_narrowing_and_widening_the_valid_rectangle_keeps_the_data():
 
 
 def test_what_is_not_valid_is_poison():
-    """An operand that is valid in less than the result must cover shows it."""
+    """Widening a tile's valid rectangle shows what memory held."""
 
+    def build(k, x, o, r, c):
+        part = k.load(x, [0, 0], [8, 16], [r, c])
+        return k.store(k.op("tile.set_validshape", part, 8, 16), [0, 0], o)
+
+    got = interpret(kernel(build), [GRID, out(8, 16), 3, 5])
+    np.testing.assert_array_equal(got[:3, :5], GRID[:3, :5])
+    got[:3, :5] = np.nan
+    assert np.isnan(got).all()
+
+
+def test_an_operand_is_valid_wherever_it_is_read():
     def build(k, x, o, r, c):
         whole, part = k.load(x, [0, 0], [8, 16]), k.load(x, [0, 0], [8, 16], [r, c])
         return k.store(k.op("tile.add", whole, part), [0, 0], o)
 
-    got = interpret(kernel(build), [GRID, out(8, 16), 3, 5])
-    np.testing.assert_array_equal(got[:3, :5], 2 * GRID[:3, :5])
-    got[:3, :5] = np.nan
-    assert np.isnan(got).all()
+    np.testing.assert_array_equal(interpret(kernel(build), [GRID, out(8, 16), 8, 16]), 2 * GRID)
+    for r, c in ((3, 16), (8, 5)):
+        with pytest.raises(KernelBoundsError, match="elements of operand 1 along dimension"):
+            interpret(kernel(build), [GRID, out(8, 16), r, c])
 
 
 @pytest.mark.parametrize(

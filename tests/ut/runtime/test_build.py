@@ -291,7 +291,8 @@ def test_the_place_for_slots_must_be_ours(tmp_path: Path, monkeypatch: pytest.Mo
         place.mkdir(mode=0o700)
         os.chown(place, 4242, 4242)
         assert build._slot_directory() == ""
-    monkeypatch.setattr(build, "_temporary", lambda: "/nonexistent")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(build, "_temporary", lambda: str(tmp_path / "file"))
     assert build._slot_directory() == ""
 
 

@@ -29,7 +29,7 @@ def test_lines(dtype, shape, legal):
     found = misaligned_tiles(kernel(load(shape, dtype), f"x: pl.Tensor[[64, 64], pl.{dtype}]"))
     assert [m.tile.name_hint for m in found] == ([] if legal is None else ["t"])
     for m in found:
-        assert f"the next legal shape is {legal}; say what is data with valid_shape={shape}" in m.hint
+        assert f"the next legal shape is {legal}: load tiles with " in m.hint
         assert "blocks of 32 bytes" in m.message
 
 
