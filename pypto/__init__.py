@@ -35,6 +35,7 @@ _FACADE = Facade(
             "log_warn set_log_level",
         ),
         ("time `kernel.compile(...)` yourself, or read pypto.cache_stats()", "compile_profiling"),
+        ("dumps of passes are text: PassManager.run_passes(program, dump_ir=True), and compare the files", "tools"),
     ),
 )
 globals().update({f"DT_{d.name}": d for d in ALL_DTYPES})

@@ -53,6 +53,24 @@ def _choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _word(*words: str) -> Callable[[str], str]:
+    """One of the words, in letters of either case."""
+    parse = _choice(*words)
+    return lambda text: parse(text.lower())
+
+
+# What relative paths have become: a process that changes its directory keeps its cache.
+_absolute: dict[str, str] = {}
+
+
+def _directory(text: str) -> str:
+    """An absolute path; `~` is the home directory of this user, `~name` that of another."""
+    path = os.path.expanduser(text)
+    if path.startswith("~"):
+        raise ValueError(f"there is no home directory {text.partition('/')[0]}")
+    return path if os.path.isabs(path) else _absolute.setdefault(path, os.path.abspath(path))
+
+
 def _positive(text: str) -> float:
     value = float(text)
     if not value > 0:
@@ -70,7 +88,7 @@ def _size(text: str) -> int:
 
 
 CACHE = Option("PYPTO_CACHE", _choice("on", "readonly", "off"), "on", "on, readonly or off: how the artifact cache is used")
-CACHE_DIR = Option("PYPTO_CACHE_DIR", str, "", "directory of the artifact cache; default: the user's cache directory")
+CACHE_DIR = Option("PYPTO_CACHE_DIR", _directory, "", "directory of the artifact cache; default: the user's cache directory")
 CACHE_LOCK_TIMEOUT = Option(
     "PYPTO_CACHE_LOCK_TIMEOUT", _positive, 300.0, "seconds to wait for another process that builds the same kernel"
 )
@@ -85,9 +103,17 @@ LAUNCHER = Option(
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True
 )
-VERIFY_LEVEL = Option("PYPTO_VERIFY_LEVEL", str.lower, "basic", "none, basic or roundtrip: verification between passes")
+VERIFY_LEVEL = Option(
+    "PYPTO_VERIFY_LEVEL",
+    _word("none", "basic", "roundtrip"),
+    "basic",
+    "none, basic or roundtrip: verification between passes",
+)
 WARNING_LEVEL = Option(
-    "PYPTO_WARNING_LEVEL", str.lower, "pre_pipeline", "none, pre_pipeline, post_pass or post_pipeline: when diagnostics run"
+    "PYPTO_WARNING_LEVEL",
+    _word("none", "pre_pipeline", "post_pass", "post_pipeline"),
+    "pre_pipeline",
+    "none, pre_pipeline, post_pass or post_pipeline: when diagnostics run",
 )
 
 ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))

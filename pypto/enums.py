@@ -18,6 +18,7 @@ __all__ = [
     "FunctionIRStage",
     "FunctionType",
     "Level",
+    "MaskPattern",
     "MemoryPlanner",
     "MemorySpace",
     "OpIRStage",
@@ -203,6 +204,18 @@ class WriteChannel(Enum):
 
     Dma = 0
     Scalar = 1
+
+
+class MaskPattern(IntEnum):
+    """Which columns of two or four, the last one first."""
+
+    P0101 = 1
+    P1010 = 2
+    P0001 = 3
+    P0010 = 4
+    P0100 = 5
+    P1000 = 6
+    P1111 = 7
 
 
 class MemoryPlanner(Enum):

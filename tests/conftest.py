@@ -14,6 +14,7 @@ import pytest
 
 import pypto.ir.operators  # noqa: F401
 
+pytest_plugins = ["contract"]
 _OWN = pytest.StashKey[str]()
 
 

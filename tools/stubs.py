@@ -29,6 +29,7 @@ _ENUMS = [
     "ForKind",
     "FunctionType",
     "Level",
+    "MaskPattern",
     "MemorySpace",
     "PadValue",
     "PipeType",
@@ -128,6 +129,7 @@ def stub_module() -> str:
     for space in SPACES[1:]:
         out += ["", f"class _{space}:"]
         members = [line for d in table[space].values() for line in _function(d, "    ", static=True)]
+        members += ["    MaskPattern: type[MaskPattern]"] if space == "tile" else []
         members += [f"    {n}: Any" for n in UNSUPPORTED.get(space, {}) if n not in table[space]]
         out += [*(members or ["    ..."]), "", f"{space}: type[_{space}]"]
     return "\n".join(out) + "\n"

@@ -19,12 +19,12 @@ from pypto.dtypes import DataType
 from pypto.errors import InternalError, KernelBoundsError, KernelError
 from pypto.ir.expr import Call, Var
 from pypto.ir.lanes import lane_type
-from pypto.ir.opdef import MASK, SCALAR, UNUSED, Lanewise, OpDef, Reduce
+from pypto.ir.opdef import MASK, PART, SCALAR, UNUSED, Lanewise, OpDef, Reduce
 from pypto.ir.scalar import dtype_of
 from pypto.ir.shaped import ShapedType, TileType
 from pypto.span import Span
 
-__all__ = ["Application", "lanewise", "read_around", "reduce", "scalar_lane"]
+__all__ = ["Application", "lanewise", "read_around", "reduce", "require_valid", "scalar_lane"]
 
 _LANES = 64
 
@@ -139,6 +139,8 @@ def _bits(block: Block, rect: tuple[int, ...]) -> Array:
 def lanewise(app: Application, form: Lanewise) -> Block:
     """Element (r, c) of the result from one element of each operand."""
     dest = app.destination()
+    if PART in form.patterns:
+        return _in_part(app, form, dest)
     used = [(i, p) for i, p in enumerate(form.patterns) if p != UNUSED]
     dtypes = tuple(_element_type(app, i) for i, _ in used)
     program = form.build(dtypes, dest.dtype, app.kwargs)
@@ -155,6 +157,24 @@ def lanewise(app: Application, form: Lanewise) -> Block:
     return dest
 
 
+def _in_part(app: Application, form: Lanewise, dest: Block) -> Block:
+    """The operator where all operands are valid, the first operand elsewhere."""
+    blocks = [app.block(i) for i in range(len(form.patterns))]
+    rect = dest.valid
+    if app.op.level == "tile":
+        require_valid(app, 0, blocks[0], rect)
+    common = tuple(min(extents) for extents in zip(rect, *(b.valid for b in blocks[1:]), strict=True))
+    inner = tuple(slice(0, n) for n in common)
+    reads: list[tuple[int, Any]] = [(0, lambda: blocks[0].read(rect))]
+    reads += [(i, lambda b=b: b.read(common)) for i, b in enumerate(blocks[1:], 1)]
+    found = read_around(app, dest, reads)
+    out = np.array(found[0])
+    program = form.build(tuple(b.dtype for b in blocks), dest.dtype, app.kwargs)
+    out[inner] = run(program, [out[inner], *(found[i] for i in range(1, len(blocks)))])
+    dest.write(out)
+    return dest
+
+
 def _element_type(app: Application, i: int) -> DataType:
     value = app.args[i]
     return value.dtype if isinstance(value, Block) else dtype_of(app.call.args[i])
@@ -165,15 +185,15 @@ def _reader(app: Application, i: int, pattern: str, rect: tuple[int, ...], shape
         return lambda: scalar_lane(app.args[i], dtype)
     block = app.block(i)
     if app.op.level == "tile":
-        _require_valid(app, i, pattern, block, rect)
+        read = (*rect[:-1], (rect[-1] + 7) // 8) if pattern == MASK else rect[-len(block.shape) :]
+        require_valid(app, i, block, read)
     if pattern == MASK:
         return lambda: _bits(block, rect)
     return lambda: block.read(_covering(block, rect, shape))
 
 
-def _require_valid(app: Application, i: int, pattern: str, block: Block, rect: tuple[int, ...]) -> None:
+def require_valid(app: Application, i: int, block: Block, read: tuple[int, ...]) -> None:
     """Refuse to read elements of a tile that are not valid: they are whatever memory held."""
-    read = (*rect[:-1], (rect[-1] + 7) // 8) if pattern == MASK else rect[-len(block.shape) :]
     for axis, (want, held, have) in enumerate(zip(read, block.valid, block.shape, strict=True)):
         if held < want and have != 1:
             raise KernelBoundsError(

@@ -50,7 +50,8 @@ def entry_of(program: Program, name: str | None) -> Function:
 def check_count(f: Function, args: Any) -> None:
     if len(args) != len(f.params):
         names = ", ".join(p.name_hint for p in f.params)
-        raise ArgumentTypeError(f"'{f.name}' takes {len(f.params)} arguments ({names}), got {len(args)}", f.span)
+        what = f"'{f.name}' takes {len(f.params)} arguments ({names}), got {len(args)}"
+        raise ArgumentTypeError(what, f.span, "pass one for each parameter, outputs too")
 
 
 def from_user(f: Function, i: int, value: Any) -> Value:
@@ -60,11 +61,13 @@ def from_user(f: Function, i: int, value: Any) -> Value:
     what = f"'{f.name}': argument {p.name_hint}"
     if isinstance(t, TensorType):
         if not isinstance(value, np.ndarray):
-            raise ArgumentTypeError(f"{what} must be an array, got {type(value).__name__}", p.span)
+            raise ArgumentTypeError(f"{what} must be an array, got {type(value).__name__}", p.span, "pass a numpy array")
         if value.dtype != t.dtype.numpy():
-            raise ArgumentTypeError(f"{what} must hold {t.dtype} elements, got {value.dtype}", p.span)
+            hint = f"pass an array of {t.dtype.numpy().name}"
+            raise ArgumentTypeError(f"{what} must hold {t.dtype} elements, got {value.dtype}", p.span, hint)
         if value.ndim != len(t.shape):
-            raise ArgumentValueError(f"{what} must have {len(t.shape)} dimensions, got {value.ndim}", p.span)
+            hint = "pass an array of that rank, made by reshape, say"
+            raise ArgumentValueError(f"{what} must have {len(t.shape)} dimensions, got {value.ndim}", p.span, hint)
         return Block(ArrayPlace(value), t.dtype, value.shape, value.shape, gm=True)
     if isinstance(t, ScalarType):
         return _scalar(what, t.dtype, value, p.span)
@@ -80,9 +83,10 @@ def _scalar(what: str, dtype: DataType, value: Any, span: Span) -> Value:
     if dtype.is_int() and isinstance(number, int):
         number = int(number)
         if scalars.fit(number, dtype) != number:
-            raise ArgumentValueError(f"{what}: {number} is out of the range of {dtype}", span)
+            raise ArgumentValueError(f"{what}: {number} is out of the range of {dtype}", span, f"pass a value of {dtype}")
         return number
-    raise ArgumentTypeError(f"{what} must be a scalar of type {dtype}, got {type(value).__name__}", span)
+    hint = "pass True or False" if dtype is DataType.BOOL else "pass a float" if dtype.is_float() else "pass an int"
+    raise ArgumentTypeError(f"{what} must be a scalar of type {dtype}, got {type(value).__name__}", span, hint)
 
 
 # -- parameters ------------------------------------------------------------------------------------------------------
@@ -108,7 +112,8 @@ def bind_parameters(f: Function, args: Sequence[Value], frame: Frame, span: Span
         want = frame.integer(d)
         if want == n or (isinstance(d, ConstInt) and (want < 0 or (what == "valid extent" and want <= n))):
             continue
-        raise ArgumentValueError(f"'{f.name}': {what} {i} of {p.name_hint} is {n}, its type says {want}", span)
+        shown = f"'{f.name}': {what} {i} of {p.name_hint} is {n}, its type says {want}"
+        raise ArgumentValueError(shown, span, "pass an array of the extents that the program was made for")
     for p, value in zip(f.params, args, strict=True):
         if isinstance(value, Block) and isinstance(p.type, ShapedType):
             frame.values[p] = _as_parameter(p.type, value, frame, span)

@@ -49,13 +49,14 @@ class Frame:
     `call` evaluates calls; it is the interpreter's, so that this module knows no operator.
     """
 
-    __slots__ = ("call", "on_core", "position", "storage", "values")
+    __slots__ = ("call", "on_core", "position", "storage", "values", "wholes")
 
     def __init__(
         self, call: Callable[[Frame, Call | Submit, Var | None], Value], storage: Storage, position: Position, on_core: bool
     ) -> None:
         self.call, self.storage, self.position, self.on_core = call, storage, position, on_core
         self.values: dict[Var, Value] = {}
+        self.wholes: dict[int, Block] = {}  # what the lanes of a region put together, by the identity of the call
 
     # -- expressions --
 

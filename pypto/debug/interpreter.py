@@ -14,13 +14,20 @@ from typing import Any, NamedTuple
 from pypto.debug.apply import Application, lanewise, reduce
 from pypto.debug.arguments import as_result, bind_parameters, check_count, entry_of, from_user
 from pypto.debug.frame import Frame, Position, Value
+from pypto.debug.generators import GENERATORS
+from pypto.debug.indexing import INDEXING
 from pypto.debug.memory import ArenaPlace, Block
 from pypto.debug.moves import SPECIAL
+from pypto.debug.paging import PAGING
+from pypto.debug.products import matmul
+from pypto.debug.rearrange import REARRANGE
+from pypto.debug.regions import REGIONS
+from pypto.debug.sorting import SORTING
 from pypto.debug.storage import Placement, Storage, placement_of
-from pypto.errors import InternalError, KernelError, NotSupportedError
+from pypto.errors import ArgumentTypeError, InternalError, KernelError, NotSupportedError
 from pypto.ir import ops
 from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
-from pypto.ir.opdef import Lanewise, Reduce, Special
+from pypto.ir.opdef import Lanewise, Matmul, Reduce, Special
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import (
@@ -64,7 +71,13 @@ def interpret(
     target: Program | Function, args: Sequence[Any], entry: str | None = None, placement: Placement | None = None
 ) -> Any:
     """As `run`, of a program or of a function that calls no other."""
+    if not isinstance(target, (Program, Function)):
+        what = f"interpret takes a Program or a Function, got {type(target).__name__}"
+        raise ArgumentTypeError(what, hint="kernel.specialize(...) gives the program of a @pl.jit kernel")
     return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
+
+
+_KINDS = {**SPECIAL, **GENERATORS, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
 
 
 class _Flow(Enum):
@@ -108,7 +121,9 @@ class _Run:
                 return lanewise(app, op.semantics)
             if isinstance(op.semantics, Reduce):
                 return reduce(app, op.semantics)
-            return SPECIAL[op.semantics.kind](app)
+            if isinstance(op.semantics, Matmul):
+                return matmul(app, op.semantics)
+            return _KINDS[op.semantics.kind](app)
         return self._call_function(frame, e)
 
     def _call_function(self, frame: Frame, e: Call | Submit) -> Value:
@@ -220,7 +235,7 @@ class _Run:
         if isinstance(s, SpmdScopeStmt):
             positions = self._positions(frame, s.core_num, s.span)
         elif isinstance(s, SplitAivScopeStmt):
-            positions = [frame.position._replace(lane=i) for i in range(s.count)]
+            return self._lanes(frame, s)
         left = None
         for position in positions:
             frame.position, frame.on_core = position, frame.on_core or isinstance(s, InCoreScopeStmt)
@@ -228,6 +243,17 @@ class _Run:
             frame.position, frame.on_core = outside
             if left is not None:
                 break
+        return left
+
+    def _lanes(self, frame: Frame, s: SplitAivScopeStmt) -> _Leave | None:
+        """The lanes one after the other: each begins with what there was before the region."""
+        outside, before = frame.position, dict(frame.values)
+        left = None
+        for i in range(s.count):
+            frame.values = dict(before)
+            frame.position = outside._replace(lane=i)
+            left = self.body(frame, s.body)
+        frame.position = outside
         return left
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pypto.debug.lanes import Array
 from pypto.dtypes import DataType
-from pypto.errors import InternalError
+from pypto.errors import ArgumentValueError, InternalError
 from pypto.ir.layout import BoxLayout, element_offset, logical_strides
 
 __all__ = ["POISON", "Arena", "ArenaPlace", "ArrayPlace", "Block", "Place", "addresses", "everything", "overlap", "poisoned"]
@@ -61,6 +61,8 @@ class ArrayPlace:
         return np.array(self.array[index])
 
     def put(self, index: Index, values: Array) -> None:
+        if not self.array.flags.writeable:
+            raise ArgumentValueError("an array that the program writes is read-only", hint="pass a copy of it")
         self.array[index] = values
 
     def window(self, index: Index) -> Place:
@@ -140,6 +142,8 @@ def addresses(
 ) -> Array:
     """Byte addresses of the elements of a tile that begins at `base`; `strides` (in elements) replace a flat tile's pitch."""
     size = dtype.get_byte()
+    if strides is None and len(shape) > 2 and not layout.is_flat:  # in boxes of rows and columns, whatever the rank
+        return addresses(layout, dtype, (int(np.prod(shape[:-1])), shape[-1]), base).reshape(shape)
     if strides is not None or len(shape) != 2:
         steps = strides if strides is not None else logical_strides(shape)
         offsets: Any = np.zeros(shape, np.int64)

@@ -20,13 +20,13 @@ from pypto.debug.memory import ArenaPlace, Block, everything
 from pypto.debug.views import view
 from pypto.dtypes import DataType
 from pypto.enums import PadValue
-from pypto.errors import InternalError, NotSupportedError
+from pypto.errors import InternalError, KernelBoundsError, NotSupportedError
 from pypto.ir.ops import lanefns
 from pypto.ir.ops.casts import cast_lanes
 from pypto.ir.scalar import dtype_of
 from pypto.ir.shaped import BufferType
 
-__all__ = ["SPECIAL"]
+__all__ = ["SPECIAL", "writable"]
 
 
 def _window(offsets: Sequence[int], extents: Sequence[int]) -> tuple[slice, ...]:
@@ -132,8 +132,22 @@ def _copy(app: Application) -> Value:
     """A whole tile, what is not valid included; onto itself it is nothing."""
     source, dest = app.block(0), app.destination()
     if not (isinstance(dest.place, ArenaPlace) and dest.place.coincides(source.place)):
-        dest.write(read_around(app, dest, [(0, source.whole)])[0])
+        data = read_around(app, dest, [(0, source.whole)])[0]
+        # A bias is widened on its way into Bias memory.
+        dest.write(data if source.dtype is dest.dtype else run(cast_lanes(source.dtype, dest.dtype, None), [data]))
     return None if app.op.level == "buffer" else dest
+
+
+def _clone(app: Application) -> Value:
+    """What of a tensor is valid, repeated along the one axis on which it differs from the target."""
+    source, target = app.block(0), app.block(1)
+    if not target.gm:
+        hint = "write into a parameter, or into a tensor that was made outside the kernel"
+        raise NotSupportedError(f"{app.op.name}: the target is a value, not a tensor in global memory", app.span, hint)
+    extents = tuple(m if n != m else v for v, n, m in zip(source.valid, source.shape, target.shape, strict=True))
+    if 0 not in source.valid:
+        target.place.put(everything(extents), np.broadcast_to(source.read(source.valid), extents))
+    return target
 
 
 def _extract(app: Application) -> Value:
@@ -147,19 +161,18 @@ def _extract(app: Application) -> Value:
 
 
 def _insert(app: Application) -> Value:
-    """A window of the target replaced: of a tensor its valid extents, of a tile all of them."""
+    """The valid elements of the source over a window of the target; a tile's window lies inside of it whole."""
     source, offsets = app.block(1), app.args[2]
-    tensor = app.op.level == "tensor"
-    extents = source.valid if tensor else source.shape
-    app.check_window(offsets, extents, app.block(0).shape, "writes")
+    extents = source.valid
+    app.check_window(offsets, extents if app.op.level == "tensor" else source.shape, app.block(0).shape, "writes")
     data = source.read(extents)
-    target = _writable(app)
+    target = writable(app)
     if data.size:
         _put(app, target, offsets, extents, data)
     return target
 
 
-def _writable(app: Application) -> Block:
+def writable(app: Application) -> Block:
     """Operand 0 as something that may change: itself in global memory, else the result, holding what the operand holds."""
     target = app.block(0)
     if target.gm:
@@ -237,8 +250,13 @@ def _set_valid(app: Application) -> Value:
 def _read(app: Application) -> Value:
     block, at = app.block(0), app.args[1]
     app.check_window(at, (1,) * len(at), block.shape, "reads")
-    if any(i >= v for i, v in zip(at, block.valid, strict=True)):
-        return _number(Block.fresh(block.dtype, (1,)).whole()[0], block.dtype)
+    for axis, (i, v) in enumerate(zip(at, block.valid, strict=True)):
+        if i >= v:
+            raise KernelBoundsError(
+                f"{app.op.name} reads element {i} of dimension {axis}, of which {v} are valid",
+                app.span,
+                "fill the rest of the tile with pl.fillpad, or read what is valid",
+            )
     return _number(block.place.get(tuple(at)), block.dtype)
 
 
@@ -250,7 +268,7 @@ def _number(element: Any, dtype: DataType) -> Value:
 def _write(app: Application) -> Value:
     at = app.args[1]
     app.check_window(at, (1,) * len(at), app.block(0).shape, "writes")
-    target = _writable(app)
+    target = writable(app)
     target.place.put(tuple(at), scalar_lane(app.args[2], dtype_of(app.call.args[2])))
     return target
 
@@ -269,6 +287,7 @@ SPECIAL: Mapping[str, Callable[[Application], Value]] = MappingProxyType(
         "load": _load,
         "store": _store,
         "copy": _copy,
+        "clone": _clone,
         "insert": _insert,
         "extract": _extract,
         "pad": _pad,

@@ -30,7 +30,12 @@ def view(app: Application) -> Block:
     dtype, shape, valid = _descriptor(app)
     if app.op.concept in ("slice", "subview"):
         return _slice(app, source, shape, valid)
-    place = source.place if app.op.concept == "set_validshape" else _relabel(app, source, dtype, shape)
+    if app.op.concept == "set_validshape":
+        place = source.place
+    elif app.op.concept == "transpose_view" and isinstance(source.place, ArrayPlace):
+        place = ArrayPlace(source.place.array.swapaxes(-1, -2))
+    else:
+        place = _relabel(app, source, dtype, shape)
     return _settled(app, source, Block(place, dtype, shape, valid, source.gm))
 
 

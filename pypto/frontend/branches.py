@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.errors import ParserSyntaxError, ParserTypeError
+from pypto.frontend import instead
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.frame import Frame
 from pypto.frontend.invoke import is_helper
 from pypto.frontend.reads import stored_names
 from pypto.frontend.values import number_expr, retag, scalar_dtype, type_text
-from pypto.ir.expr import Expr, Var
+from pypto.ir import ops
+from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import IfStmt, Stmt, YieldStmt
 from pypto.ir.types import ScalarType, Type
@@ -67,12 +69,26 @@ def condition(s: Statements, node: ast.expr, word: str) -> Expr:
     value = s.x.value(node)
     if type(value) is bool:
         return number_expr(value, s.frame.span(node))
+    if not isinstance(value, Expr):
+        value = s.frame.surrounding(value, node)
     if scalar_dtype(value) is not DataType.BOOL:
         got = type_text(value.type) if isinstance(value, Expr) else describe(value)
-        shaped = isinstance(value, Expr) and isinstance(value.type, ShapedType)
-        hint = "compare one element: `pl.read(x, indices) != 0`" if shaped else "compare the value, e.g. `x != 0`"
+        hint = "compare the value, e.g. `x != 0`"
+        if isinstance(value, Expr) and isinstance(value.type, ShapedType):
+            got, hint = _by_element(value, node)
         s.frame.fail(ParserTypeError, f"{word} condition must be a Bool-typed scalar expression, got {got}", node, hint)
     return s.frame.scalar(value, node)
+
+
+def _by_element(value: Expr, node: ast.expr) -> tuple[str, str]:
+    """A test with many answers: what it is, and what to write."""
+    known = ops.of(value) if isinstance(value, Call) else None
+    if known is None or known.concept not in ("cmp", "cmps") or not isinstance(value, Call) or not isinstance(node, ast.Compare):
+        return type_text(value.type), "compare one element: `pl.read(x, indices) != 0`"
+    of, sides = value.args[0], (node.left, node.comparators[0])
+    left = next((n for n in sides if not isinstance(n, ast.Constant)), node.left)
+    operand = instead.Operand(ast.unparse(left), of.type)
+    return f"an answer for each element of {type_text(of.type)}", instead.choice(operand, ast.unparse(node))
 
 
 def conditional(s: Statements, node: ast.If) -> None:

@@ -16,7 +16,8 @@ from pypto.ir import arith
 from pypto.ir.expr import Expr, Var, const_index
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import substitute
-from pypto.ir.shaped import ShapedType
+from pypto.ir.shaped import ShapedType, TensorType
+from pypto.ir.structural import compare
 from pypto.ir.types import PtrType, ScalarType, TupleType, Type, UnknownType
 from pypto.language.annotations import MemRef
 from pypto.language.symbols import DynVar, SymbolicInt, SymbolicOp
@@ -138,7 +139,18 @@ def call_type(signature: Signature, args: tuple[Expr, ...]) -> tuple[Type, ...]:
         _unify(p.type, a.type, known)
         if isinstance(p.type, ScalarType):
             known[p] = a
-    return tuple(substitute(t, known) for t in signature.results) if known else signature.results
+    results = tuple(_as_given(t, signature, args) for t in signature.results)
+    return tuple(substitute(t, known) for t in results) if known else results
+
+
+def _as_given(result: Type, signature: Signature, args: tuple[Expr, ...]) -> Type:
+    """A result of a parameter's strides: what the function says of where its rows lie, its caller need not say."""
+    if not isinstance(result, TensorType) or result.tensor_view is None or not result.tensor_view.stride:
+        return result
+    for p, a in zip(signature.params, args, strict=True):
+        if isinstance(a.type, TensorType) and compare(p.type, result) is None:
+            return result.replace(tensor_view=a.type.tensor_view)
+    return result
 
 
 def _unify(formal: Type, actual: Type, known: dict[Var, Expr]) -> None:

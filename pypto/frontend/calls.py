@@ -11,12 +11,14 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pypto.dtypes import DataType
+from pypto.enums import SplitMode
 from pypto.errors import Error, InvalidOperationError, NotSupportedError, ParserTypeError
 from pypto.frontend import raw
 from pypto.frontend.constants import is_number
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.specialization import StaticParameterNeeded
-from pypto.frontend.values import constant_of, fold, is_const_expr, number_expr, scalar_dtype, value_text
+from pypto.frontend.values import constant_of, fold, is_const_expr, retag, scalar_dtype, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Dsl, OpRejected, Param, Special
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "index", "need_constant", "operation", "shape"]
 
 # What the control plane may do with tensors: metadata, single elements, allocation, window copies.
-_CONTROL_PLANE = ("create", "view", "read", "write", "query", "insert", "alloc")
+_CONTROL_PLANE = ("create", "view", "transpose", "read", "write", "query", "insert", "alloc")
 
 
 class CallSite:
@@ -42,6 +44,10 @@ class CallSite:
     def __init__(self, x: Expressions, node: ast.AST, quiet: bool = False) -> None:
         self.x, self.node, self.quiet = x, node, quiet
         self.span: Span = x.frame.span(node)
+
+    @property
+    def region(self) -> tuple[SplitMode, Expr] | None:
+        return self.x.frame.context.region
 
     def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
         known = ops.find(name)
@@ -78,7 +84,7 @@ def _check_place(x: Expressions, node: ast.AST, call: Call) -> None:
 # -- binding -------------------------------------------------------------------------------------------------------
 
 
-def operation(x: Expressions, node: ast.Call, op: Operation) -> Expr:
+def operation(x: Expressions, node: ast.Call, op: Operation) -> Expr | tuple[Expr, ...]:
     """`pl.add(...)`, `pl.tile.load(...)`."""
     if x.frame.raw:
         printed = raw.operation(x, node, op)
@@ -90,7 +96,7 @@ def operation(x: Expressions, node: ast.Call, op: Operation) -> Expr:
         hint = near or "docs/operators.md lists what a kernel can call"
         x.fail(InvalidOperationError, f"Unknown operation '{op.spelling}'", node, hint)
     values = {p.name: argument(x, p, n, op) if n is not None else p.default for p, n in bind(x, node, entry, op)}
-    return build(x, node, op.namespace, op.name, values)
+    return results(x, node, op.namespace, op.name, values)
 
 
 def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tuple[Param, ast.expr | None]]:
@@ -189,7 +195,16 @@ def index(x: Expressions, value: Any, node: ast.AST) -> Any:
 def build(
     x: Expressions, node: ast.AST, namespace: str, name: str, values: dict[str, Any], kind: type[Error] = InvalidOperationError
 ) -> Expr:
-    """What the DSL entry makes of bound values; `kind` is the class of its refusals."""
+    """The one value that the DSL entry makes of bound values; `kind` is the class of its refusals."""
+    made = results(x, node, namespace, name, values, kind)
+    assert not isinstance(made, tuple)
+    return made
+
+
+def results(
+    x: Expressions, node: ast.AST, namespace: str, name: str, values: dict[str, Any], kind: type[Error] = InvalidOperationError
+) -> Expr | tuple[Expr, ...]:
+    """What the DSL entry makes of bound values: a value, or a tuple of several."""
     entry = ops.find_dsl(namespace, name)
     if entry is None:
         what = f"pl.{namespace + '.' if namespace else ''}{name} is not available in this version"
@@ -202,8 +217,9 @@ def build(
         space = f"pl.{namespace}" if namespace else "pl"
         text = e.message if e.message.startswith("pl.") else f"{space} operation '{name}': {e.message}"
         raise x.frame.error(kind, text, node, e.hint or _form(entry, namespace)) from None
-    if x.frame.context.in_core and isinstance(made.type, ShapedType):
-        ask_for_static(x, *made.type.shape)  # what is computed with on the chip has constant extents
+    for value in made if isinstance(made, tuple) else (made,):
+        if x.frame.context.in_core and isinstance(value.type, ShapedType):
+            ask_for_static(x, *value.type.shape)  # what is computed with on the chip has constant extents
     return made
 
 
@@ -212,7 +228,7 @@ def _known(x: Expressions, names: Iterable[str] | None = None) -> dict[Var, Expr
     context = x.frame.context
     chosen = None if names is None else set(names)
     values: dict[Var, Expr] = {
-        v: number_expr(value, Span.unknown())
+        v: retag(value, scalar_dtype(v) or DataType.INDEX, Span.unknown())
         for v, (name, value) in context.parameters.items()
         if is_number(value) and (chosen is None or name in chosen)
     }

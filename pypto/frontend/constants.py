@@ -41,7 +41,7 @@ BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
 _BITS = "join conditions with `and` and `or`; run-time integers have << and >>, // and %, but no bitwise operators"
 INSTEAD: dict[type[ast.operator], str] = {
     ast.Pow: "multiply the value by itself: x * x",
-    ast.MatMult: "multiply with pl.mul and add up with pl.row_sum; pl.matmul is not available in this version",
+    ast.MatMult: "write pl.matmul(a, b), which also takes out_dtype, a_trans and b_trans",
     ast.BitAnd: _BITS,
     ast.BitOr: _BITS,
     ast.BitXor: _BITS,

@@ -7,16 +7,17 @@ Extends the constant evaluator with the kernel's names, operators on run-time va
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError
-from pypto.frontend import calls, invoke, operators, raw, subscripts
+from pypto.frontend import calls, instead, invoke, operators, raw, subscripts
 from pypto.frontend.constants import Evaluator, describe, index_hint, is_number, known_names
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.frame import Frame
 from pypto.frontend.source import Source
-from pypto.frontend.values import type_text
+from pypto.frontend.values import is_const_expr, scalar_dtype, type_text
 from pypto.ir import ops
 from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.expr import MemRef as IrMemRef
@@ -24,10 +25,12 @@ from pypto.ir.shaped import ShapedType, const_dim
 from pypto.ir.types import ArrayType, TupleType
 from pypto.language.annotations import MemRef
 from pypto.language.annotations import const as language_const
-from pypto.language.operations import Construct, Namespace, Operation
+from pypto.language.operations import Construct, Namespace, Operation, Unsupported
 from pypto.language.symbols import DynVar, SymbolicInt
 
 __all__ = ["Expressions"]
+
+_LISTED = "docs/operators.md lists what a kernel can call"
 
 
 class Expressions(Evaluator):
@@ -36,7 +39,7 @@ class Expressions(Evaluator):
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame.source)
         self.frame = frame
-        self.calling: ast.AST | None = None  # the function of the call being read
+        self.calling: ast.Call | None = None  # the call whose function is being read
         self.annotating = False
 
     # -- names --
@@ -73,7 +76,7 @@ class Expressions(Evaluator):
             UnsupportedFeatureError,
             f"Standalone attribute access not supported: {ast.unparse(node)}",
             node,
-            _method_hint(node),
+            self._instead_of_attribute(base, node),
         )
 
     def _extent(self, base: Expr, axis: int, node: ast.AST) -> Any:
@@ -91,7 +94,9 @@ class Expressions(Evaluator):
         if isinstance(base, Namespace):
             self.fail(InvalidOperationError, f"Unknown pl.{base.__name__} operation: {node.attr}", node, hint)
         if getattr(base, "__name__", "") == "pypto.language":
-            called = node is self.calling
+            called = self.calling is not None and node is self.calling.func
+            if called and self.calling is not None:
+                hint = self._instead(node.attr, self.calling, default=hint)
             kind = InvalidOperationError if called else ParserTypeError
             self.fail(kind, f"Unknown operation '{text}'" if called else f"Unknown name '{text}'", node, hint)
         super().no_attribute(base, node)
@@ -187,8 +192,9 @@ class Expressions(Evaluator):
             made = raw.function_form(self, node)
             if made is not None:
                 return made
-        self.calling = node.func
+        before, self.calling = self.calling, node
         f = self.value(node.func)
+        self.calling = before
         return self.call(node, f)
 
     def call(self, node: ast.Call, f: Any) -> Any:
@@ -205,9 +211,45 @@ class Expressions(Evaluator):
             return made
         if callable(f) and not self._language(f):
             name = getattr(f, "__name__", "")
-            hint = f"use pl.{name}" if name in ("min", "max", "abs") else "mark helpers with @pl.jit.inline or @pl.jit.incore"
+            hint = self._instead(name, node) if _is_library(f) else "mark helpers with @pl.jit.inline or @pl.jit.incore"
             self.fail(UnsupportedFeatureError, f"Unsupported function call: {ast.unparse(node)}", node, hint)
         return super().call(node, f)
+
+    # -- what to write instead --
+
+    def _operand(self, node: ast.expr) -> instead.Operand:
+        value = self.value(node)
+        parts = value if isinstance(value, tuple) else (value,)
+        types = [v.type for v in parts if isinstance(v, Expr) and not is_const_expr(v)]
+        return instead.Operand(ast.unparse(node), types[0] if types else None)
+
+    def _instead(self, name: str, node: ast.Call, *receiver: instead.Operand, default: str = _LISTED) -> str:
+        """A hint for a call of Python's or numpy's, or of a method of a tensor, tile or number."""
+        given = () if name == "print" else tuple(map(self._operand, node.args))
+        keywords = {k.arg: ast.unparse(k.value) for k in node.keywords if k.arg is not None}
+        return instead.for_name(name, (*receiver, *given), keywords) or default
+
+    def _instead_of_attribute(self, base: Expr, node: ast.Attribute) -> str:
+        receiver = instead.Operand(ast.unparse(node.value), base.type)
+        if self.calling is not None and self.calling.func is node:
+            return self._instead(node.attr, self.calling, receiver)
+        default = "a number has no attributes" if scalar_dtype(base) is not None else "a tensor or tile has .shape and .dtype"
+        return instead.for_name(node.attr, (receiver,), {}) or default
+
+    def unsupported(self, name: Unsupported, node: ast.AST) -> NoReturn:
+        error = name.error()
+        default = error.hint or "leave it out"
+        self.fail(
+            type(error),
+            error.message,
+            node,
+            self._instead(name.name, node, default=default) if isinstance(node, ast.Call) else default,
+        )
+
+    def _float(self, node: ast.Call) -> float:
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+            return super()._float(node)
+        self.fail(UnsupportedFeatureError, f"Unsupported function call: {ast.unparse(node)}", node, self._instead("float", node))
 
     def _language(self, f: Any) -> bool:
         return str(getattr(f, "__module__", "")).startswith("pypto.") or f is float
@@ -236,11 +278,7 @@ class Expressions(Evaluator):
         return [*self.frame.scope.names, *super().known_names()]
 
 
-def _method_hint(node: ast.Attribute) -> str:
-    """What to write instead of `x.name` on a tensor, a tile or a scalar."""
-    entry = ops.find_dsl("", node.attr)
-    return (
-        f"write pl.{entry.name}({ast.unparse(node.value)}, ...)"
-        if entry is not None
-        else "a tensor or tile has .shape and .dtype"
-    )
+def _is_library(f: Any) -> bool:
+    """A function of Python itself or of an array library, which nobody can mark as a helper."""
+    module = str(getattr(f, "__module__", None) or type(f).__module__).partition(".")[0]
+    return (module in sys.stdlib_module_names and module != "__main__") or module in ("numpy", "scipy", "torch", "ml_dtypes")

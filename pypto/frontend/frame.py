@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pypto.enums import ArgEffect, FunctionType
+from pypto.dtypes import DataType
+from pypto.enums import ArgEffect, FunctionType, SplitMode
 from pypto.errors import Error, ParserTypeError, PyptoWarning, SSAViolationError, UndefinedVariableError
 from pypto.frontend.constants import describe, is_constant, is_number
 from pypto.frontend.diagnostics import closest, error_at
 from pypto.frontend.names import ABSENT, Binding, Scope
 from pypto.frontend.source import Source
-from pypto.frontend.values import contains_expr, is_const_expr, number_expr, type_text
+from pypto.frontend.values import contains_expr, is_const_expr, number_expr, scalar_dtype, type_text
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.rewrite import free_vars
@@ -54,6 +55,7 @@ class Context:
         self.attrs: dict[str, Any] = {}  # from pl.func_attr
         self.allocations: dict[str, Var] = {}
         self.manual = False  # inside a manual runtime scope
+        self.region: tuple[SplitMode, Expr] | None = None  # mode and lane of the vector-lane region around
 
     def allocation(self, name: str) -> Var:
         """The pointer of an allocation that printed text names without defining it."""
@@ -155,7 +157,7 @@ class Frame:
             ParserTypeError,
             f"Unsupported closure variable type: {type(value).__name__}",
             node,
-            "use a plain int, float, bool, str, dtype, enumeration member, or a list or tuple of them",
+            _plain(value, node),
         )
 
     # -- making expressions ----------------------------------------------------------------------------------------
@@ -264,11 +266,14 @@ class Frame:
         return var
 
     def _other_type(self, name: str, old: Var, e: Expr, node: ast.AST) -> NoReturn:
+        hint, new = "give the new value another name", scalar_dtype(e)
+        if scalar_dtype(old) is DataType.INDEX and new is not None and new.is_float():
+            hint = f"begin with a float, {name} = 0.0, or give the new value another name"
         self.fail(
             ParserTypeError,
             f"Cannot reassign '{name}' with a different type: was {type_text(old.type)}, got {type_text(e.type)}",
             node,
-            "give the new value another name",
+            hint,
             f"'{name}' was assigned at {old.span.to_string()}",
         )
 
@@ -321,6 +326,18 @@ class Frame:
 
     def sequence(self, statements: list[Stmt], node: ast.AST) -> Stmt:
         return seq(statements, self.span(node))
+
+
+def _plain(value: Any, node: ast.AST) -> str:
+    """How a value of the surroundings becomes one that kernels know."""
+    name = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else "x"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"pass the array as a parameter: {name}: pl.Tensor"
+    if isinstance(shape, tuple):
+        kind = {"f": "float", "b": "bool"}.get(getattr(getattr(value, "dtype", None), "kind", ""), "int")
+        return f"make it a plain number outside of the kernel: {name} = {kind}({name})"
+    return "use a plain int, float, bool, str, dtype, enumeration member, or a list or tuple of them"
 
 
 def _written(e: Expr) -> Var | None:

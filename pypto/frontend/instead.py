@@ -10,10 +10,11 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from pypto.dtypes import DataType
 from pypto.frontend.constants import INSTEAD
 from pypto.ir import ops
 from pypto.ir.ops.rules import number_form
-from pypto.ir.shaped import ShapedType, TileType
+from pypto.ir.shaped import ShapedType, TensorType, TileType
 from pypto.ir.types import ScalarType, Type
 
 __all__ = ["Operand", "aug_assignment", "choice", "for_name", "power"]
@@ -41,7 +42,9 @@ class Operand(NamedTuple):
     def inner(self) -> str:
         """The text as an operand of `*` and the like, or before a dot."""
         node = ast.parse(self.text, mode="eval").body
-        return self.text if isinstance(node, (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript)) else f"({self.text})"
+        return (
+            self.text if isinstance(node, (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript)) else f"({self.text})"
+        )
 
 
 Rule = Callable[[Operand, Sequence[Operand], Mapping[str, str]], str]
@@ -53,19 +56,25 @@ def for_name(name: str, operands: Sequence[Operand], keywords: Mapping[str, str]
     if not operands:
         return rule(Operand("x", None), (), keywords) if rule is not None and name in _WITHOUT_OPERANDS else None
     x, rest = operands[0], operands[1:]
-    if x.scalar:
-        return _number(name, x, rest)
-    if rule is not None:
-        return rule(x, rest, keywords)
+    if all(o.type is None for o in operands) and name not in _WITHOUT_OPERANDS:
+        return _CONSTANT
+    number = next((o.type.dtype for o in operands if isinstance(o.type, ScalarType)), None)
+    if number is not None and not any(o.shaped for o in operands):
+        return _number(name, x, rest, number)
     known = _NAMES.get(name, name)
     entry = ops.find_dsl("", known)
+    if rule is not None and (entry is None or name in ("reshape", "full", "concat")):
+        return rule(x, rest, keywords)
     if entry is None:
         return None
-    return f"write pl.{known}({', '.join(o.text for o in operands)})"
+    if known == "transpose" and len(operands) == 1 and isinstance(x.type, TensorType) and len(x.type.shape) == 2:
+        return f"write pl.transpose({x.text}, 0, 1)"
+    enough = len(operands) >= sum(p.required for p in entry.params)
+    return f"write pl.{known}({', '.join(o.text for o in operands)})" if enough else f"write pl.{entry.signature()}"
 
 
-def _number(name: str, x: Operand, rest: Sequence[Operand]) -> str | None:
-    """The same for one run-time number."""
+def _number(name: str, x: Operand, rest: Sequence[Operand], dtype: DataType) -> str | None:
+    """The same where all operands are numbers, and one of them is known only at run time."""
     if name in _OF_NUMBERS:
         return _OF_NUMBERS[name].format(x=x.text, i=x.inner)
     if name in ("min", "max", "minimum", "maximum") and rest:
@@ -76,9 +85,7 @@ def _number(name: str, x: Operand, rest: Sequence[Operand]) -> str | None:
     known = _NAMES.get(name, name)
     if known in _OPERATORS and len(rest) == 1:
         return f"write {x.inner} {_OPERATORS[known]} {rest[0].inner}"
-    if ops.find_dsl("", known) is not None and isinstance(x.type, ScalarType):
-        return number_form(known, x.text, x.type.dtype)
-    return None
+    return number_form(known, x.text, dtype) if ops.find_dsl("", known) is not None else None
 
 
 _OF_NUMBERS = {
@@ -108,7 +115,8 @@ _DTYPES = {
 _NAMES = {
     "absolute": "abs", "fabs": "abs", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
     "floor_divide": "floordiv", "remainder": "mod", "negative": "neg", "reciprocal": "recip", "fmax": "maximum",
-    "fmin": "minimum", "leaky_relu": "lrelu", "select": "slice",
+    "fmin": "minimum", "leaky_relu": "lrelu", "mm": "matmul", "dot": "matmul", "T": "transpose", "mT": "transpose",
+    "permute": "transpose", "swapaxes": "transpose", "t": "transpose",
 }  # fmt: skip
 
 
@@ -150,9 +158,7 @@ def _cast(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> s
 
 
 def _to(dtype: str) -> Rule:
-    return lambda x, rest, keywords: (
-        f"write pl.cast({x.text}, pl.{dtype})" if x.shaped else "it is a constant: convert it outside of the kernel"
-    )
+    return lambda x, rest, keywords: f"write pl.cast({x.text}, pl.{dtype})"
 
 
 def _reshape(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> str:
@@ -170,7 +176,7 @@ def _where(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> 
     if x.tile or any(o.tile for o in rest):
         return f"write pl.sel({x.text}, {a}, {b}, tmp); tmp is a scratch tile, pl.create_tile([1, 32], dtype=pl.UINT8)"
     return (
-        f"the comparison of tensors is 1 or 0 for each element: m = {x.text}, then m * {a} + (1.0 - m) * {b}; "
+        f"the comparison of tensors is 1 or 0 for each element: m = {x.text}, then m * {a} + (1 - m) * {b}; "
         "tiles are selected by pl.sel"
     )
 
@@ -186,7 +192,7 @@ def _extents(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -
 
 
 def _length(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> str:
-    return f"write {x.inner}.shape[0]" if x.shaped else "compute it outside of the kernel, and use the number as a global"
+    return f"write {x.inner}.shape[0]"
 
 
 def _printing(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> str:
@@ -194,10 +200,6 @@ def _printing(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) 
     return f"write pl.static_print(...), or remove it: {inside}; run-time values are seen in an output"
 
 
-_NO_TRANSPOSE = (
-    "there is no transpose in this version: transpose the array before the call, numpy.ascontiguousarray(x.T), "
-    "and pass that as a parameter"
-)
 _OUTSIDE = "make the array outside of the kernel and pass it as a parameter"
 _MADE = (
     "pl.full(shape, dtype=pl.FP32, value=0.0) is filled with a constant, pl.create_tensor and pl.create_tile make storage "
@@ -205,7 +207,7 @@ _MADE = (
 )
 _PARTS = "write each part into its window: o[0:8, :] = x"
 _LOOP = "write a loop, `for i in pl.range(n):`"
-_HELPER = "mark helpers with @pl.jit.inline or @pl.jit.incore"
+_CONSTANT = "compute it outside of the kernel, and use the result as a global"
 _PRODUCT = INSTEAD[ast.MatMult]
 
 _RULES: dict[str, Rule] = {
@@ -221,14 +223,17 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("int", "round"), _to("INT32")),
     "half": _to("FP16"),
     "bfloat16": _to("BF16"),
-    **dict.fromkeys(("T", "mT", "transpose", "swapaxes", "permute", "t"), _fixed(_NO_TRANSPOSE)),
+    **dict.fromkeys(("T", "mT", "transpose", "swapaxes", "permute", "t"), _fixed("write pl.transpose({x}, 0, 1), with the axes")),
     **dict.fromkeys(("reshape", "view"), _reshape),
     **dict.fromkeys(
-        ("flatten", "ravel", "squeeze", "unsqueeze", "expand_dims"), _fixed("write pl.reshape({x}, [rows, cols]), with its new extents")
+        ("flatten", "ravel", "squeeze", "unsqueeze", "expand_dims"),
+        _fixed("write pl.reshape({x}, [rows, cols]), with its new extents"),
     ),
     **dict.fromkeys(
         ("copy", "clone", "contiguous", "ascontiguousarray", "detach"),
-        _fixed("use {x} as it is: operators make new values and leave their operands alone; o[:] = {x} copies a tensor into another"),
+        _fixed(
+            "use {x} as it is: operators make new values and leave their operands alone; o[:] = {x} copies a tensor into another"
+        ),
     ),
     **dict.fromkeys(("item", "tolist"), _fixed("read one element: pl.read({x}, indices)")),
     **dict.fromkeys(("size", "numel", "nelement"), _extents),
@@ -245,9 +250,7 @@ _RULES: dict[str, Rule] = {
     "log2": _fixed("write pl.log({x}) * 1.4426950408889634"),
     "log10": _fixed("write pl.log({x}) * 0.4342944819032518"),
     "exp2": _fixed("write pl.exp({i} * 0.6931471805599453)"),
-    **{
-        n: _fixed("write pl.cast(pl.cast({x}, pl.INT32, mode='" + n + "'), pl.FP32)") for n in ("floor", "ceil", "trunc")
-    },
+    **{n: _fixed("write pl.cast(pl.cast({x}, pl.INT32, mode='" + n + "'), pl.FP32)") for n in ("floor", "ceil", "trunc")},
     **dict.fromkeys(("rint", "around"), _fixed("write pl.cast(pl.cast({x}, pl.INT32, mode='rint'), pl.FP32)")),
     **dict.fromkeys(("dot", "matmul", "mm", "bmm", "einsum", "inner", "tensordot"), _fixed(_PRODUCT)),
     **dict.fromkeys(("concatenate", "concat", "cat", "stack", "vstack", "hstack"), _fixed(_PARTS)),
@@ -257,7 +260,9 @@ _RULES: dict[str, Rule] = {
     "print": _printing,
     "bool": _fixed("compare one element: pl.read({x}, indices) != 0"),
     **dict.fromkeys(("range", "enumerate", "zip", "map", "iter"), _fixed(_LOOP)),
-    **dict.fromkeys(("list", "tuple", "sorted", "reversed", "set", "dict"), _fixed("build it outside of the kernel, as a global")),
+    **dict.fromkeys(
+        ("list", "tuple", "sorted", "reversed", "set", "dict"), _fixed("build it outside of the kernel, as a global")
+    ),
     **dict.fromkeys(("str", "format", "repr"), _fixed("texts can be formatted in pl.static_print only")),
     **dict.fromkeys(("isinstance", "type"), _fixed("compare x.dtype and x.shape, which are known while the kernel is compiled")),
 }
@@ -301,8 +306,6 @@ def choice(x: Operand, test: str) -> str:
     by_element = (
         f"choose by element with pl.maximum, pl.minimum, or pl.sel({test}, x, y, tmp)"
         if x.tile
-        else f"choose by element with pl.maximum, pl.minimum, or m = {test}, which is 1 or 0: m * x + (1.0 - m) * y"
+        else f"choose by element with pl.maximum, pl.minimum, or m = {test}, which is 1 or 0: m * x + (1 - m) * y"
     )
     return f"{by_element}; or test one element, pl.read({x.text}, indices)"
-
-

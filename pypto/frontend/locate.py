@@ -25,7 +25,11 @@ __all__ = ["Located", "locate", "statements"]
 _FUTURES = 0
 for _name in futures.all_feature_names:
     _FUTURES |= getattr(futures, _name).compiler_flag
-_WAYS_OUT = "define it in a file, or give the text to pl.parse; a kernel needs source that Python's linecache can find"
+_WAYS_OUT = (
+    "write it to a file and import it: a kernel's source must be where Python's linecache finds it. Notebooks put their cells "
+    "there; generated code is put there by linecache.cache[name] = (len(text), None, text.splitlines(True), name), "
+    "with the name that compile(text, name, 'exec') was given"
+)
 _STALE = "the file changed since it was imported, or its byte code is stale: import it again"
 
 
@@ -42,11 +46,15 @@ def locate(function: FunctionType) -> Located:
     code = function.__code__
     if code.co_name == "<lambda>":
         _refuse(function, "a lambda cannot be a kernel", "define the kernel with `def`")
-    with suppress(ParserSyntaxError):
+    try:
+        with suppress(ParserSyntaxError):
+            return _locate(function)
+        # Python may remember the file as it was before an edit.
+        linecache.checkcache(code.co_filename)
         return _locate(function)
-    # Python may remember the file as it was before an edit.
-    linecache.checkcache(code.co_filename)
-    return _locate(function)
+    except (RecursionError, MemoryError):  # the parser's answer to thousands of levels
+        what = f"'{function.__qualname__}' has expressions that are nested too deeply"
+        _refuse(function, what, "give parts of them names in statements of their own")
 
 
 def _locate(function: FunctionType) -> Located:

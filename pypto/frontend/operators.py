@@ -7,14 +7,16 @@ Plain numbers fold by Python's rules and take the dtype of the scalar, tensor or
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
 from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
+from pypto.frontend import instead
 from pypto.frontend.constants import INSTEAD, describe, is_number
-from pypto.frontend.values import is_const_expr, number_expr, retag, scalar_dtype, type_text
-from pypto.ir import scalar
+from pypto.frontend.values import constant_of, is_const_expr, number_expr, retag, scalar_dtype, type_text
+from pypto.ir import arith, scalar
 from pypto.ir.expr import ConstFloat, ConstInt, Expr
 from pypto.ir.shaped import ShapedType
 from pypto.span import Span
@@ -44,6 +46,8 @@ _PRINTED: dict[type[ast.operator], Build] = {
     ast.BitOr: scalar.bit_or,
     ast.BitXor: scalar.bit_xor,
 }
+# What tensors and tiles have instead of these signs.
+_BITWISE: dict[type[ast.operator], str] = {ast.BitAnd: "pl.and_", ast.BitOr: "pl.or_", ast.BitXor: "pl.xor"}
 _COMMUTES = ("add", "mul")
 _COMPARE: dict[type[ast.cmpop], tuple[Build, int, int]] = {  # node, cmp_type, cmp_type with the sides exchanged
     ast.Eq: (scalar.eq, 0, 0),
@@ -66,13 +70,30 @@ def binary(x: Expressions, node: ast.BinOp, left: Any, right: Any) -> Any:
     if build is None and x.frame.raw:
         build = _PRINTED.get(kind)
     if build is None:
-        x.fail(UnsupportedFeatureError, f"Unsupported binary operator: {kind.__name__}", node, INSTEAD[kind])
+        shown = f"Unsupported binary operator: {kind.__name__}"
+        if kind in _BITWISE and (is_shaped(left) or is_shaped(right)):
+            hint = f"write {_BITWISE[kind]}({ast.unparse(node.left)}, {ast.unparse(node.right)})"
+            x.fail(UnsupportedFeatureError, shown, node, hint)
+        x.fail(UnsupportedFeatureError, shown, node, _power(node, left, right) if kind is ast.Pow else INSTEAD[kind])
     if is_shaped(left) or is_shaped(right):
         return _shaped(x, node, name, left, right)
     a, b = _pair(x, node, left, right)
     if kind in (ast.FloorDiv, ast.Mod, ast.Div) and not x.frame.raw and isinstance(b, ConstInt) and b.value == 0:
         x.fail(ParserTypeError, "division by zero", node, "a constant divisor must not be zero")
+    if kind in (ast.FloorDiv, ast.Mod) and any((scalar_dtype(e) or DataType.INDEX).is_float() for e in (a, b)):
+        what = f"Unsupported binary operator: {kind.__name__} of floats"
+        x.fail(UnsupportedFeatureError, what, node, "divide with /; pl.cast(a / b, pl.INT32) drops the fraction of a quotient")
     return _typed(x, node, build, a, b)
+
+
+def _power(node: ast.BinOp, left: Any, right: Any) -> str:
+    base, exponent = (
+        instead.Operand(ast.unparse(n), v.type if isinstance(v, Expr) and not is_const_expr(v) else None)
+        for n, v in ((node.left, left), (node.right, right))
+    )
+    if is_const_expr(right) or is_number(right):
+        exponent = exponent._replace(text=repr(constant_of(right)))
+    return instead.power(base, exponent)
 
 
 def _pair(x: Expressions, node: ast.expr, left: Any, right: Any) -> tuple[Expr, Expr]:
@@ -103,7 +124,26 @@ def _typed(x: Expressions, node: ast.expr, build: Build, a: Expr, b: Expr) -> Ex
     try:
         return build(a, b, x.frame.span(node))
     except TypeError as e:
-        x.fail(ParserSyntaxError, str(e), node, "convert one side with pl.cast(value, pl.FP32) or another dtype")
+        x.fail(ParserSyntaxError, str(e), node, _one_type(node, a, b))
+
+
+def _one_type(node: ast.expr, a: Expr, b: Expr) -> str:
+    """How two numbers get one type: an integer that stands beside a float is written, or begun, as a float."""
+    sides: dict[ast.expr, Expr] = {}
+    if isinstance(node, ast.BinOp):
+        sides = {node.left: a, node.right: b}
+    elif isinstance(node, ast.Compare):
+        sides = {node.left: a, node.comparators[0]: b}
+    floats = any((scalar_dtype(e) or DataType.INDEX).is_float() for e in (a, b))
+    for n, e in sides.items():
+        if not floats or scalar_dtype(e) is not DataType.INDEX:
+            continue
+        if isinstance(e, ConstInt):
+            where = "" if isinstance(n, ast.Constant) else f" for {ast.unparse(n)}"
+            return f"write {float(e.value)}{where}: a whole number is an index, a number with a point a float"
+        if isinstance(n, ast.Name):
+            return f"begin with a float, {n.id} = 0.0, if '{n.id}' is meant to be one, or convert it: pl.cast({n.id}, pl.FP32)"
+    return "convert one side with pl.cast(value, pl.FP32) or another dtype"
 
 
 def _shaped(x: Expressions, node: ast.expr, name: str, left: Any, right: Any) -> Expr:
@@ -148,7 +188,7 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
     e = _operand(x, node, value)
     build = {ast.USub: scalar.neg, ast.Not: scalar.not_, ast.Invert: scalar.bit_not}[type(node.op)]
     if isinstance(node.op, ast.USub) and is_const_expr(e) and not x.frame.raw and isinstance(e, (ConstInt, ConstFloat)):
-        return e.replace(value=-e.value)
+        return e.replace(value=arith.wrap(-e.value, e.dtype) if isinstance(e, ConstInt) else -e.value)
     try:
         return build(e, x.frame.span(node))
     except TypeError as error:
@@ -180,6 +220,8 @@ def extremum(x: Expressions, node: ast.Call, name: str) -> Any:
         if type(left) is not type(right):
             what = f"pl.{name}: {describe(left)} and {describe(right)} differ in type"
             x.fail(ParserTypeError, what, node, "write both as integers or both as floats")
+        if left != left or right != right:
+            return math.nan
         return min(left, right) if name == "min" else max(left, right)
     a, b = _pair(x, node, left, right)
     return _typed(x, node, scalar.min_ if name == "min" else scalar.max_, a, b)

@@ -330,7 +330,7 @@ def _emit_spmd(s: Statements, node: ast.With | ast.For, k: Keywords, block: ast.
     context.emit(SpmdScopeStmt(blocks, sync, "" if core else hint, body=inner, span=span, attrs=attrs))
 
 
-def _bind_query(s: Statements, name: ast.Name, query: str) -> None:
+def _bind_query(s: Statements, name: ast.Name, query: str) -> Var:
     """`name = pl.tile.<query>()`."""
     frame = s.frame
     span = frame.span(name)
@@ -338,6 +338,7 @@ def _bind_query(s: Statements, name: ast.Name, query: str) -> None:
     v = Var(name.id, call.type, span)
     frame.context.emit(AssignStmt(v, call, span))
     frame.scope.bind(name.id, v, span, assignable=False)
+    return v
 
 
 def _blocks(s: Statements, k: Keywords) -> int | Expr:
@@ -382,7 +383,7 @@ def split_aiv_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
     if "mode" not in k.nodes:
         frame.fail(ParserSyntaxError, "pl.split_aiv needs mode=", call, "mode=pl.SplitMode.UP_DOWN, LEFT_RIGHT or NONE")
     mode: SplitMode = k.get("mode", SplitMode, None, "a pl.SplitMode")
-    if "split_aiv" in frame.loops:
+    if frame.context.region is not None or "split_aiv" in frame.loops:
         frame.fail(ParserSyntaxError, "pl.split_aiv cannot be nested", call, "drop the inner one: its body runs on one lane")
     if not frame.context.in_core and not frame.raw:
         frame.fail(ParserSyntaxError, "pl.split_aiv belongs inside a kernel", call, "put it under `with pl.at(...)`")
@@ -392,8 +393,10 @@ def split_aiv_loop(s: Statements, node: ast.For, call: ast.Call) -> None:
     hint, attrs = k.name_hint(), k.attrs()
     span = frame.span(node)
     with _inside(s, core=False) as body, _closed(s, "split_aiv"):
-        _bind_query(s, node.target, "get_subblock_idx")
+        lane = _bind_query(s, node.target, "get_subblock_idx")
+        frame.context.region = mode, lane
         s.block(node.body)
+        frame.context.region = None
     inner = frame.sequence(body, node)
     frame.context.emit(SplitAivScopeStmt(mode, 2, hint, body=inner, span=span, attrs=attrs))
 

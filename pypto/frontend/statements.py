@@ -11,16 +11,18 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from pypto.enums import ArgEffect
+from pypto.enums import ArgEffect, FunctionType
 from pypto.errors import (
     InvalidOperationError,
+    NotSupportedError,
     ParserSyntaxError,
     ParserTypeError,
     UnsupportedFeatureError,
 )
-from pypto.frontend import branches, directives, loops, operators, raw, scopes, subscripts
+from pypto.frontend import branches, directives, instead, loops, operators, raw, scopes, subscripts
 from pypto.frontend.annotations import contradiction, type_of
 from pypto.frontend.constants import describe, is_number
+from pypto.frontend.depth import DEEPEST, REMEDY, too_deep
 from pypto.frontend.expressions import Expressions
 from pypto.frontend.frame import Frame
 from pypto.frontend.values import contains_expr, is_const_expr, type_text, value_text
@@ -108,8 +110,16 @@ class Statements:
         if method is None:
             name = type(node).__name__
             hint = _INSTEAD.get(name, "a kernel has assignments, calls, `if`, `for`, `while`, `with` and a final `return`")
+            if isinstance(node, ast.AugAssign):
+                hint = instead.aug_assignment(node)
             self.frame.fail(UnsupportedFeatureError, f"Unsupported statement type: {name}", node, hint)
-        method(node)
+        deep = None if self.frame.raw else too_deep(node)
+        if deep is not None:
+            self.frame.fail(UnsupportedFeatureError, f"an expression of more than {DEEPEST} levels", deep, REMEDY)
+        try:
+            method(node)
+        except RecursionError:
+            self.frame.fail(UnsupportedFeatureError, "the statement is nested too deeply", node, REMEDY)
 
     def construct_call(self, node: ast.expr | None) -> tuple[Construct, ast.Call] | None:
         """The language construct that an expression calls, if it calls one."""
@@ -229,7 +239,8 @@ class Statements:
     def assign_name(self, target: ast.Name, value: Any, node: ast.expr) -> None:
         if isinstance(value, Expr) and isinstance(value.type, UnknownType) and isinstance(value, Call) and not self.frame.raw:
             what = f"'{value.op.name}' returns nothing that '{target.id}' could stand for"
-            self.frame.fail(ParserTypeError, what, node, "call it without assigning, or let the function return what it makes")
+            name = value.op.name.rsplit(".", 1)[-1]
+            self.frame.fail(ParserTypeError, what, node, f"end '{name}' with `return {target.id}`, or with what else it writes")
         if not isinstance(value, Expr):
             value = self.frame.surrounding(value, node)
         if isinstance(value, DynVar) is False and not contains_expr(value) and not is_number(value):
@@ -377,7 +388,7 @@ class Statements:
 
     def on_Return(self, node: ast.Return) -> None:
         frame = self.frame
-        if node.value is None:
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None and not frame.raw):
             values: tuple[Any, ...] = ()
         else:
             value = self.x.value(node.value)
@@ -390,8 +401,17 @@ class Statements:
             exprs = tuple(raw.operand(self.x, p) for p in parts)
         else:
             exprs = tuple(frame.expr(v, node) for v in values)
+        if frame.jit and frame.context.func_type is FunctionType.Orchestration:
+            self._no_numbers(exprs, node)
         frame.result = exprs
         frame.context.emit(ReturnStmt(exprs, frame.span(node)))
+
+    def _no_numbers(self, values: tuple[Expr, ...], node: ast.Return) -> None:
+        """An entry hands back arrays that its caller, or the launcher, provides."""
+        if any(isinstance(v.type, ScalarType) for v in values):
+            what = f"'{self.frame.source.name}' returns a number: an entry returns tensors"
+            hint = "write it into a pl.Out parameter, pl.write(o, [0], value), and return that"
+            self.frame.fail(NotSupportedError, what, node, hint)
 
     def on_If(self, node: ast.If) -> None:
         branches.conditional(self, node)
@@ -432,7 +452,6 @@ class Statements:
 
 _BIND = 'a.bind_dynamic(0, N), where a is a tensor parameter and N = pl.dynamic("N")'
 _INSTEAD = {
-    "AugAssign": "write `x = x + y`",
     "AsyncFor": "write `for i in pl.range(n):`",
     "AsyncWith": "write `with`",
     "AsyncFunctionDef": "define the helper outside, with `def`, and mark it with @pl.jit.inline",

@@ -55,7 +55,13 @@ def _axes(x: Expressions, node: ast.Subscript, t: ShapedType) -> list[ast.expr]:
     if len(axes) > len(t.shape):
         kind = "Tensor" if isinstance(t, TensorType) else "Tile"
         what = f"{kind} subscript has {len(axes)} indices but the {kind.lower()} is {len(t.shape)}D"
-        x.fail(ParserTypeError, what, node, f"write at most {len(t.shape)}: {', '.join(map(ast.unparse, axes[: len(t.shape)]))}")
+        hint = f"write at most {len(t.shape)}: {', '.join(map(ast.unparse, axes[: len(t.shape)]))}"
+        if not t.shape:
+            name = ast.unparse(node.value)
+            hint = (
+                f"0-d arrays are passed as scalars: annotate the parameter, {name}: pl.{t.dtype.name}, and use {name} as a number"
+            )
+        x.fail(ParserTypeError, what, node, hint)
     for a in axes:
         if isinstance(a, ast.Constant) and a.value is Ellipsis:
             x.fail(ParserTypeError, "`...` in a subscript is not supported", a, "write `:` for each axis")
@@ -126,7 +132,9 @@ def _slice(x: Expressions, node: ast.Slice, t: ShapedType, axis: int) -> tuple[E
             ParserSyntaxError,
             f"the window of dimension {axis} has extent {known}; it must be positive",
             node,
-            "a slice runs from its first index to one past its last",
+            "a slice runs from its first index to one past its last"
+            if node.lower is not None or node.upper is not None
+            else "an empty window has nothing to compute: call the kernel with arrays that have elements",
         )
     return begin, extent
 

@@ -14,8 +14,9 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pypto.errors import Error, ParserSyntaxError, UnsupportedFeatureError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, Error, ParserSyntaxError, UnsupportedFeatureError
 from pypto.frontend.constants import Evaluator
+from pypto.frontend.depth import REMEDY
 from pypto.frontend.diagnostics import closest, fail_at
 from pypto.frontend.functions import (
     FunctionOptions,
@@ -39,8 +40,15 @@ _HEADER = re.compile(r"\A(?:\s*\n)*# pypto\.(program|function):\s*(.*)")
 
 def parse(code: str, filename: str = "<string>", source_map: Any = None) -> Function | Program:
     """The one function or program that a text defines; ValueError if there is none, or more than one."""
+    if not isinstance(code, str):
+        what = f"pl.parse takes the text of a program, got {type(code).__name__}"
+        raise ArgumentTypeError(what, hint="pass a str; pl.loads reads a file")
     try:
         module = ast.parse(code, filename)
+    except UnicodeEncodeError as e:
+        raise SyntaxError(f"Failed to compile code from {filename}: {e}", (filename, None, None, None)) from None
+    except (RecursionError, MemoryError):  # the parser's answer to thousands of levels
+        raise ParserSyntaxError(f"{filename} has expressions that are nested too deeply", hint=REMEDY) from None
     except SyntaxError as e:
         raise SyntaxError(f"Failed to compile code from {filename}: {e.msg}", (filename, e.lineno, e.offset, e.text)) from None
     return _Text(code, filename, module).item()
@@ -63,7 +71,8 @@ def loads_program(path: str | Path) -> Program:
 
 def _program(made: Function | Program) -> Program:
     if not isinstance(made, Program):
-        raise ValueError(f"the text defines the function '{made.name}', not a program; use pl.parse")
+        what = f"the text defines the function '{made.name}', not a program; use pl.parse"
+        raise ArgumentValueError(what, hint="pl.parse and pl.loads give either")
     return made
 
 
@@ -92,9 +101,11 @@ class _Text:
 
     def item(self) -> Function | Program:
         if not self.items:
-            raise ValueError(f"{self.filename}: nothing is decorated with @pl.function or @pl.program")
+            what = f"{self.filename}: nothing is decorated with @pl.function or @pl.program"
+            raise ArgumentValueError(what, hint="write @pl.function above the function, or @pl.program above the class")
         if len(self.items) > 1:
-            raise ValueError(f"{self.filename}: several definitions, expected one: {', '.join(n for n, _ in self.items)}")
+            what = f"{self.filename}: several definitions, expected one: {', '.join(n for n, _ in self.items)}"
+            raise ArgumentValueError(what, hint="put them into one class with @pl.program, or parse them one by one")
         name, made = self.items[0]
         if isinstance(made, list):
             return build_program(self.name or name, made)

@@ -109,7 +109,7 @@ def fold(e: Expr, known: dict[Var, Expr]) -> Expr:
             return f(left, right)
         compare = _COMPARE.get(type(e))
         if compare is not None and isinstance(left, (ConstInt, ConstBool)) and isinstance(right, (ConstInt, ConstBool)):
-            return ConstBool(compare(left.value, right.value))
+            return ConstBool(compare(*_common(left, right)))
         return e if left is e.left and right is e.right else e.replace(left=left, right=right)
     if isinstance(e, UnaryExpr):
         operand = fold(e.operand, known)
@@ -123,6 +123,14 @@ def fold(e: Expr, known: dict[Var, Expr]) -> Expr:
     if isinstance(e, MakeTuple):
         return MakeTuple((fold(x, known) for x in e.elements), e.span)
     return e
+
+
+def _common(left: ConstInt | ConstBool, right: ConstInt | ConstBool) -> tuple[int, int]:
+    """Two constants in the type that they are compared in."""
+    if isinstance(left, ConstBool) or isinstance(right, ConstBool):
+        return int(left.value), int(right.value)
+    dtype = scalar.promote(left.dtype, right.dtype)
+    return arith.wrap(left.value, dtype), arith.wrap(right.value, dtype)
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

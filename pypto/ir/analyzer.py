@@ -24,6 +24,9 @@ from pypto.ir.types import ScalarType
 __all__ = ["Analyzer", "Interval", "range_of"]
 
 
+_MOST_OPENED = 64
+
+
 class Interval(NamedTuple):
     """low <= value <= high"""
 
@@ -65,6 +68,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._bounds: dict[Var, Interval] = {}
         self._values: dict[Var, Expr] = {}
+        self._opened: dict[Var, int] = {}  # how many definitions, one inside the other, a value stands for
         # Each is <= 0 wherever we are, exactly.
         self._facts: list[Linear] = []
         # Intervals already found; forgotten whenever something is learned.
@@ -86,7 +90,10 @@ class Analyzer:
             return
         self.bound(v, self.bounds(value))
         if _wide(dtype) and _wide(_integer(value)) and not any(isinstance(n, Call) for n in walk(value)):
-            self._values[v] = value
+            # A chain of definitions is opened so far and no further: opening it is recursive.
+            opened = 1 + max((self._opened.get(n, 0) for n in walk(value) if isinstance(n, Var)), default=0)
+            if opened <= _MOST_OPENED:
+                self._values[v], self._opened[v] = value, opened
             self._memo.clear()
 
     def bound(self, v: Var, interval: Interval) -> None:

@@ -45,20 +45,23 @@ def is_const(e: Expr, value: int) -> bool:
 
 
 def const(value: int, dtype: DataType) -> Expr:
-    return const_index(value) if dtype is DataType.INDEX else ConstInt(wrap(value, dtype), dtype)
+    value = wrap(value, dtype)
+    return const_index(value) if dtype is DataType.INDEX else ConstInt(value, dtype)
 
 
 def _fold(op: str, a: Expr, b: Expr) -> Expr | None:
     if not isinstance(a, ConstInt) or not isinstance(b, ConstInt):
         return None
     dtype = scalar.promote(a.dtype, b.dtype)
-    x, y = a.value, b.value
+    x, y = wrap(a.value, dtype), wrap(b.value, dtype)
     if op == "+":
         return const(x + y, dtype)
     if op == "-":
         return const(x - y, dtype)
     if op == "*":
         return const(x * y, dtype)
+    if op in ("min", "max"):
+        return const(min(x, y) if op == "min" else max(x, y), dtype)
     if y == 0:
         return None  # a constant zero divisor is reported where it was written
     return const(x // y if op == "//" else x % y, dtype)
@@ -116,15 +119,13 @@ def mod(a: Expr, b: Expr) -> Expr:
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    if isinstance(a, ConstInt) and isinstance(b, ConstInt):
-        return a if a.value <= b.value else b
-    return a if same(a, b) else scalar.min_(a, b, a.span)
+    folded = a if same(a, b) else _fold("min", a, b)
+    return scalar.min_(a, b, a.span) if folded is None else folded
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    if isinstance(a, ConstInt) and isinstance(b, ConstInt):
-        return a if a.value >= b.value else b
-    return a if same(a, b) else scalar.max_(a, b, a.span)
+    folded = a if same(a, b) else _fold("max", a, b)
+    return scalar.max_(a, b, a.span) if folded is None else folded
 
 
 def product(dims: Iterable[Expr]) -> Expr:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pypto.dtypes import DataType
-from pypto.enums import ArgEffect, MemorySpace, OpIRStage, WriteChannel
+from pypto.enums import ArgEffect, MemorySpace, OpIRStage, SplitMode, WriteChannel
 from pypto.ir.expr import Call, Expr, Op, Var
 from pypto.ir.lanes import LaneProgram
 from pypto.ir.node import EMPTY, Attrs
@@ -27,6 +27,7 @@ __all__ = [
     "FULL",
     "INHERIT",
     "MASK",
+    "PART",
     "ROW",
     "SCALAR",
     "UNUSED",
@@ -36,6 +37,7 @@ __all__ = [
     "DslContext",
     "Lanewise",
     "Lower",
+    "Matmul",
     "OpDef",
     "OpRejected",
     "Operand",
@@ -146,6 +148,7 @@ ROW = "row"  # element (r, 0): one value per row
 COL = "col"  # element (0, c): one value per column
 SCALAR = "scalar"  # the same value everywhere
 MASK = "mask"  # bit c % 8 of byte (r, c // 8), least significant first
+PART = "part"  # element (r, c), where the operand is valid; where it is not, the result is operand 0's element
 UNUSED = "unused"  # scratch, or an operand that only gives type and shape
 
 
@@ -180,6 +183,22 @@ class Reduce(NamedTuple):
     arg: str = ""
 
 
+class Matmul(NamedTuple):
+    """The product of two matrices, by numbers of operands: element (r, c) of the result is the sum of lhs[r, k] * rhs[k, c].
+
+    Each element starts at 0 (at the accumulator's element, unless `init` is true; at its column's element of a bias [1, N])
+    and adds its products in ascending k, by fused multiply-add in FP32 (one rounding for product and sum), or wrapping in
+    INT32.  K is the valid extent of lhs; the result is valid as lhs in its rows and as rhs in its columns.  Leading axes are
+    batches and broadcast; the keywords `a_trans` and `b_trans` swap the last two axes of an operand.
+    """
+
+    lhs: int
+    rhs: int
+    acc: int | None = None
+    init: int | None = None
+    bias: int | None = None
+
+
 class Special(NamedTuple):
     """Operators that move, alias or query rather than compute; executors know each `kind`.
 
@@ -188,12 +207,22 @@ class Special(NamedTuple):
     insert      source -> window of target     extract window -> result           pad     copy and fill outside valid
     create      undefined storage              fill    one scalar value           read / write   one element
     query       a scalar from the environment or from a shape                     alloc   storage without contents
+    clone       operand 0 repeated along an axis of extent 1, into all of operand 1
+    sequence    each element from the one to its left, by one                     triangle   1 on one side of a diagonal
+    transpose   two axes exchanged             concat  columns behind columns
+    gather      elements by index              gather_mask / scatter_mask   columns that a pattern takes
+    gatherb     blocks of bytes by offset      mgather   rows or elements of GM by index
+    scatter     elements replaced by index     scatter_update   rows replaced      mscatter   elements of GM replaced
+    compare_columns / compare_counts           which columns compare with a value, how many
+    sort32      blocks to runs of pairs        merge_runs / merge_lists   runs merged
+    gather_row  GM window -> window of operand 0                        paged_gather   GM rows by index and page
+    lane_shard  the half of operand 0 that belongs to this vector lane            lane_gather  halves of the lanes -> whole
     """
 
     kind: str
 
 
-Semantics = Lanewise | Reduce | Special
+Semantics = Lanewise | Reduce | Matmul | Special
 
 # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -227,8 +256,23 @@ class Lower(Protocol):
     def emit(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None, hint: str = "") -> Var:
         """Apply a tile operator and bind its result to a fresh variable."""
 
+    def compact(self, e: Expr) -> Expr:
+        """The operand as a tile whose rows follow each other without gaps: copied where that is not known."""
+
+    def loop(self, stop: Expr, initial: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
+        """`initial` carried through a loop from 0 to `stop`; body(counter, value) emits what gives the next value."""
+
     def is_tensor(self, e: Expr) -> bool:
         """Whether the operand is (still) a tensor in global memory."""
+
+    def boxed(self, call: Call, args: tuple[Expr, ...], i: int) -> Expr:
+        """Operand i as a tile whose extents are whole boxes, as `OpDef.boxes` asks."""
+
+    def stored(self, e: Expr) -> Expr:
+        """The operand as a tile to be stored: a product converts as it goes to global memory."""
+
+    def narrowed(self, e: Var, t: Type) -> Expr:
+        """A tile whose elements become those of `t` where they are stored, or computed with by the vector unit."""
 
 
 ToTile = Callable[[Lower, Call, tuple[Expr, ...]], Expr]
@@ -238,6 +282,10 @@ class DslContext(Protocol):
     """What the frontend offers to a DSL entry."""
 
     span: Span
+
+    @property
+    def region(self) -> tuple[SplitMode, Expr] | None:
+        """Mode and lane of the vector-lane region around the call."""
 
     def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
         """A typed call of a registered operator at the user's place."""
@@ -277,7 +325,7 @@ class Dsl(NamedTuple):
     name: str
     namespaces: tuple[str, ...]
     params: tuple[Param, ...]
-    build: Callable[[DslContext, str, dict[str, Any]], Expr]
+    build: Callable[[DslContext, str, dict[str, Any]], Expr | tuple[Expr, ...]]
     doc: str
 
     def signature(self) -> str:
@@ -313,6 +361,7 @@ class OpDef:
         scratch: Iterable[int] = (),
         explicit_result: bool = False,
         to_tile: ToTile | None = None,
+        boxes: Callable[[Call], tuple[tuple[int, int] | None, ...]] | None = None,
         buffer: BufferRecipe | None = None,
         pto: str = "",
         samples: Iterable[Sample] = (),
@@ -327,6 +376,8 @@ class OpDef:
         self.out_space = out_space
         self.no_alias, self.scratch = frozenset(no_alias), frozenset(scratch)
         self.to_tile, self.buffer, self.pto = to_tile, buffer, pto
+        # What the extents of each operand's tile are rounded up to (rows, columns), for a tensor operator.
+        self.boxes = boxes
         self.samples, self.dtypes, self.doc = tuple(samples), frozenset(dtypes), doc
         # The caller says the result type and `infer` checks it (it finds the type in `Site.result`).
         self.explicit_result = explicit_result

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "CompiledProgram"]
 
 STAGES = ("c", "tile_ir", "buffer_ir", "pto")
+STAYS = "stays.record"  # of an artifact: kernels that are not buffers, and why
 
 
 class CompiledProgram:
@@ -92,24 +93,48 @@ class CompiledProgram:
         return loaded
 
     def inspect(self, stage: str) -> str:
-        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program)."""
+        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program).
+
+        In the final program a comment above each kernel that is not made of buffers says why.
+        """
         if stage == "c":
             return self._artifact.read("kernel.c").decode()
         if stage == "pto":
             raise NotSupportedError("no .pto text is made yet", hint='inspect("buffer_ir") shows the program it will stand for')
         if stage not in STAGES:
-            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}")
+            what = f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}"
+            raise ArgumentValueError(what, hint=f"inspect({STAGES[0]!r}), for example")
         from pypto.ir.printer import python_print
 
         name = "tile.msgpack" if stage == "tile_ir" and "tile.msgpack" in self._artifact.files else "device.msgpack"
-        return python_print(self._load(name))
+        text = python_print(self._load(name))
+        return self._commented(text) if stage == "buffer_ir" else text
+
+    def _commented(self, text: str) -> str:
+        from pypto.runtime.record import Record
+
+        stays = Record.decode(self._artifact.read(STAYS)).parts if STAYS in self._artifact.files else {}
+        lines = text.split("\n")
+        for name, reason in stays.items():
+            at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"def {name}(")), None)
+            while at is not None and not lines[at].lstrip().startswith("@"):
+                at -= 1
+            if at is not None:
+                indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+                lines.insert(at, f"{indent}# '{name}' stays at tile stage: {reason}")
+        return "\n".join(lines)
 
     # -- calling --
 
-    def __call__(self, *args: Any, config: Any = None) -> Any:
+    def __call__(self, *args: Any, config: Any = None, **named: Any) -> Any:
         """`config`: a RunConfig that agrees with how the program was compiled; ArgumentValueError otherwise."""
         from pypto.runtime.validate import bind_check
 
+        if named:
+            raise ArgumentTypeError(
+                f"{self.plan.name}: a compiled program takes its arguments by position, got {', '.join(named)} by name",
+                hint=f"call it with ({', '.join(self.param_names)}), or call the kernel itself",
+            )
         if config is not None:
             self._check(config)
         visible = self.plan.visible()
@@ -132,7 +157,8 @@ class CompiledProgram:
                 continue
             assert isinstance(p, TensorParam)
             if any(d < 0 for d in p.dims):
-                raise ValueError(f"{self.plan.name}: output '{p.name}' has a dynamic extent and cannot be allocated; pass it")
+                what = f"{self.plan.name}: output '{p.name}' has a dynamic extent and cannot be allocated; pass it"
+                raise ArgumentValueError(what, hint=f"allocate it: {p.name} = numpy.empty(shape, numpy.{p.dtype.numpy().name})")
             full.append(np.zeros(p.dims, p.dtype.numpy()))
         bind_check(self.plan, tuple(full))
         self._run(tuple(full))

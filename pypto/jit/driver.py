@@ -19,29 +19,38 @@ from pypto.frontend.source import Source
 from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
+from pypto.jit.compiled import STAYS
 from pypto.jit.request import ProgramRequest, Request
+from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
 from pypto.passes.framework import Pass
-from pypto.passes.manager import Watcher
+from pypto.passes.manager import Watcher, nested_too_deeply
 from pypto.passes.pipeline import lower
+from pypto.passes.select_buffer_ir_functions import why_not_selected
 from pypto.runtime import stats
 from pypto.runtime.build import compile_shared
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
+from pypto.runtime.record import Record
 from pypto.runtime.toolchain import Toolchain
 
 __all__ = ["build", "lower_request", "parse_request"]
 
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
+_SELECTION = "SelectBufferIRFunctions"
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
 
 
 class LoweredRequest(NamedTuple):
-    """The final programs of both lanes, and the device's as it was before tiles became buffers."""
+    """The final programs of both lanes, and the device's as it was before tiles became buffers.
+
+    `stays`: for each kernel that was not chosen for buffers, the selector's reason.
+    """
 
     device: Program
     host: Program
     tile: Program
     sources: tuple[Source, ...]
+    stays: dict[str, str]
 
 
 def parse_request(request: Request) -> ParsedKernel:
@@ -54,29 +63,47 @@ def lower_request(request: Request | ProgramRequest, watch: Watcher | None = Non
     stats.count("pipeline_runs")
     parsed = ParsedKernel(request.program, ()) if isinstance(request, ProgramRequest) else parse_request(request)
     tiles: list[Program] = []
+    chosen: list[Program] = []
 
     def keep(number: int, p: Pass, program: Program) -> None:
         if p.name == _LAST_TILE_PASS:
             tiles.append(program)
+        if p.name == _SELECTION:
+            chosen.append(program)
         if watch is not None:
             watch(number, p, program)
 
     warn(parsed.program, DiagnosticPhase.PRE_PIPELINE)
     lowered = lower(parsed.program, request.options, watch=keep)
     warn(lowered.device, DiagnosticPhase.POST_PIPELINE)
-    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources)
+    stays = _stays(chosen[0] if chosen else lowered.device, request.options)
+    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources, stays)
+
+
+def _stays(program: Program, options: PassOptions) -> dict[str, str]:
+    """Why kernels stay at tile stage; the program is the one that the selection saw, or any where it does not run."""
+    found = {}
+    for f in program.function_list:
+        if f.is_device and not f.attrs.get("buffer_ir_selected"):
+            found[f.name] = why_not_selected(f, options) or "its attribute buffer_ir_selected says so"
+    return found
 
 
 def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: str, watch: Watcher | None = None) -> None:
     """Write the artifact of a request into an empty directory."""
     lowered = lower_request(request, watch)
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
-    unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
+    try:
+        unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
+    except RecursionError:
+        raise nested_too_deeply(lowered.host) from None
     compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
     _write(directory, "plan.msgpack", plan_of(request, unit, lowered.sources).to_bytes())
     _write(directory, "device.msgpack", serialize(lowered.device))
     if lowered.tile is not lowered.device:
         _write(directory, "tile.msgpack", serialize(lowered.tile))
+    if lowered.stays:
+        _write(directory, STAYS, Record(lowered.stays).encoded)
 
 
 def _write(directory: str, name: str, data: bytes) -> None:

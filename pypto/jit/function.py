@@ -6,8 +6,12 @@ specializes, finds or compiles, teaches the dispatcher, and runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pypto.errors import Error
 from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
 from pypto.jit.binding import Binder
@@ -26,6 +30,27 @@ __all__ = ["JITFunction"]
 # A name that is bound anew all the time makes a new entry each time: beyond this, looking through them costs more than
 # learning the few in use again.
 _MOST_ENTRIES = 256
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _shortly(f: _F) -> _F:
+    """Errors of the user's leave without the frames of this package, which say nothing about the user's code.
+
+    `python -X dev` keeps them.
+    """
+
+    @wraps(f)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except Error as e:
+            if not sys.flags.dev_mode:
+                e.__traceback__ = None
+            raise
+
+    return cast(_F, entry)
 
 
 class JITFunction:
@@ -63,6 +88,7 @@ class JITFunction:
     def _call_slow(self, *args: Any, **kwargs: Any) -> Any:
         return self._slow(args, kwargs)
 
+    @_shortly
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         config = kwargs.pop("config", None) if "config" in kwargs and "config" not in self.source.parameters else None
         values = self.binder(args, kwargs)
@@ -123,6 +149,7 @@ class JITFunction:
 
     # -- compiling without calling ---------------------------------------------------------------------------------
 
+    @_shortly
     def compile(self, *args: Any, config: Any = None, **kwargs: Any) -> CompiledProgram:
         """The compiled kernel, without running it; equal requests give the identical object.
 
@@ -130,6 +157,7 @@ class JITFunction:
         """
         return self._obtain(self._arguments(args, kwargs), config)
 
+    @_shortly
     def lower(self, *args: Any, config: Any = None, **kwargs: Any) -> Program:
         """The program after the whole pass pipeline, as the device would run it; never cached."""
         from pypto.jit import driver
@@ -138,6 +166,7 @@ class JITFunction:
         request = self._request(self._arguments(args, kwargs), config)
         return with_statics(request, driver.lower_request).device
 
+    @_shortly
     def specialize(self, *args: Any, config: Any = None, **kwargs: Any) -> Program:
         """The program before any pass."""
         from pypto.jit import driver
@@ -145,6 +174,7 @@ class JITFunction:
 
         return with_statics(self._request(self._arguments(args, kwargs), config), driver.parse_request).program
 
+    @_shortly
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """A stage as text ("c", "tile_ir", "buffer_ir"), for these arguments or for what was compiled last."""
         if args or kwargs:
@@ -153,9 +183,10 @@ class JITFunction:
             raise ValueError(f"'{self.__name__}' has not been compiled: call it first, or pass sample arguments to inspect()")
         return self._last.inspect(stage)
 
+    @_shortly
     def explain(self, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """Why a call with these arguments would hit or miss: the parts that differ from the nearest stored artifact."""
-        from pypto.jit.specializing import explain
+        from pypto.jit.explanation import explain
 
         return explain(self, self._arguments(args, kwargs), _options(config), self._dependencies())
 

@@ -72,23 +72,23 @@ def from_arguments(function: str, parameters: tuple[Parameter, ...], values: tup
 
 def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
     from pypto.runtime.arrays import element_type, without_memory
-    from pypto.runtime.validate import as_array
+    from pypto.runtime.validate import as_array, other_dtype, other_rank
 
+    written = p.direction is not ParamDirection.In
     described = without_memory(value)
     if described is None:
-        array = as_array(function, p.name, value).array
+        array = as_array(function, p.name, value, written=written).array
         described = array.shape, array.dtype
     shape, stored = described
     dtype = element_type(stored)
     if dtype is None:
         raise ArgumentTypeError(
-            f"{function}: {p.name!r} has dtype {_name(stored)}, which kernels do not take", hint=_hint(p, stored)
+            f"{function}: {p.name!r} has dtype {_name(stored)}, which kernels do not take", hint=_hint(p, stored, written)
         )
     if p.dtype is not None and p.dtype is not dtype:
         if not (p.dtype is DataType.BF16 and dtype is DataType.UINT16):
-            raise ArgumentTypeError(
-                f"{function}: {p.name!r} expects dtype {p.dtype}, got {dtype}", hint=f"pass {p.name}.astype(...) of that type"
-            )
+            what = f"{function}: {p.name!r} expects dtype {p.dtype}, got {dtype}"
+            raise ArgumentTypeError(what, hint=other_dtype(p.name, p.dtype, written))
         dtype = p.dtype
     if p.dims is None:
         return TensorArg(tuple(shape), dtype, p.layout)
@@ -96,7 +96,7 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
         want = "[" + ", ".join(str(d) if d is not None else "?" for d in p.dims) + "]"
         raise ArgumentValueError(
             f"{function}: {p.name!r} expects shape {want}, got {list(shape)}: rank {len(shape)} instead of {len(p.dims)}",
-            hint=f"pass {p.name}.reshape(...), or annotate as many axes",
+            hint=other_rank(p.name, p.dtype, len(shape)),
         )
     dims: list[int | str] = []
     for axis, extent in enumerate(shape):
@@ -114,7 +114,14 @@ def _name(dtype: Any) -> str:
     return str(dtype.name) if dtype.isnative and dtype.fields is None else repr(dtype.str)
 
 
-def _hint(p: Parameter, dtype: Any) -> str:
+def _hint(p: Parameter, dtype: Any, written: bool) -> str:
+    from pypto.runtime.arrays import element_type
+    from pypto.runtime.validate import other_dtype
+
+    native = element_type(dtype.newbyteorder("=")) if dtype.kind in "iufb" else None
+    wanted = p.dtype or native or (DataType.FP32 if dtype.kind == "f" else None)
+    if written and wanted is not None:
+        return other_dtype(p.name, wanted, written)
     if dtype.kind in "iufb" and not dtype.isnative:
         return f"its bytes are swapped: pass {p.name}.astype({dtype.newbyteorder('=').name!r})"
     if dtype.kind == "f":

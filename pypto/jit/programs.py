@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.config import NATIVE_OPT
 from pypto.enums import FunctionType, MemoryPlanner, RuntimeKind
-from pypto.errors import NotSupportedError
+from pypto.errors import ArgumentTypeError, NotSupportedError
 from pypto.ir.expr import Call
 from pypto.ir.program import Program
 from pypto.ir.rewrite import walk
@@ -71,7 +71,8 @@ def compile_program(
     RuntimeError for an option that an active PassContext decides; NotSupportedError for what has no effect here.
     """
     if not isinstance(program, Program):
-        raise TypeError(f"ir.compile takes a Program, got {type(program).__name__}")
+        what = f"ir.compile takes a Program, got {type(program).__name__}"
+        raise ArgumentTypeError(what, hint="pass what @pl.program made, or kernel.specialize(...) of a @pl.jit kernel")
     given = {
         "distributed_config": distributed_config,
         "profiling": profiling,

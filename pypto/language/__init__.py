@@ -17,6 +17,7 @@ from pypto.enums import (
     ForKind,
     FunctionType,
     Level,
+    MaskPattern,
     MemorySpace,
     PadValue,
     PipeType,
@@ -73,7 +74,8 @@ adir = _Namespace(
 
 def _members(space: str) -> dict[str, Any]:
     unsupported: dict[str, Any] = {n: _Unsupported(space, n, why) for n, why in _UNSUPPORTED.get(space, {}).items()}
-    return {**unsupported, **{n: _Operation(space, n) for n in _NAMES.get(space, ())}}
+    values = {"MaskPattern": MaskPattern} if space == "tile" else {}
+    return {**unsupported, **{n: _Operation(space, n) for n in _NAMES.get(space, ())}, **values}
 
 
 tensor, tile, system, array, prefetch = (_Namespace(n, _members(n)) for n in ("tensor", "tile", "system", "array", "prefetch"))

@@ -12,6 +12,7 @@ from pypto.enums import CompactMode as CompactMode
 from pypto.enums import ForKind as ForKind
 from pypto.enums import FunctionType as FunctionType
 from pypto.enums import Level as Level
+from pypto.enums import MaskPattern as MaskPattern
 from pypto.enums import MemorySpace as MemorySpace
 from pypto.enums import PadValue as PadValue
 from pypto.enums import PipeType as PipeType
@@ -111,71 +112,36 @@ allreduce: Any
 matmul_mx: Any
 matmul_mx_acc: Any
 matmul_mx_bias: Any
+random: Any
 PrefetchAsyncContext: Any
 AsyncEvent: Any
 AsyncSession: Any
-aic_gather: Any
-aiv_shard: Any
-and_: Any
-ands: Any
-arange: Any
-concat: Any
-cos: Any
-create_l1: Any
-expand_clone: Any
-fillpad_expand: Any
-fmod: Any
-fmods: Any
-gather: Any
-gather_row: Any
-gatherb: Any
-gemv: Any
-gemv_acc: Any
-gemv_bias: Any
-matmul: Any
-matmul_acc: Any
-matmul_bias: Any
-mgather: Any
-mrgsort: Any
-mscatter: Any
-not_: Any
-or_: Any
-ors: Any
-paged_gather: Any
-part_add: Any
-part_max: Any
-part_min: Any
-part_mul: Any
-prelu: Any
-random: Any
-rem: Any
-rems: Any
-scatter: Any
-scatter_update: Any
-shl: Any
-shls: Any
-shr: Any
-shrs: Any
-sin: Any
-sort32: Any
-transpose: Any
-tri: Any
-xor: Any
-xors: Any
-addc: Any
-addsc: Any
-subc: Any
-subsc: Any
-batch_matmul: Any
-batch_matmul_acc: Any
 def abs(x: Any) -> Any:
     """|x|"""
 def add(lhs: Any, rhs: Any) -> Any:
     """lhs + rhs; integers wrap"""
+def addc(lhs: Any, rhs: Any, c: Any) -> Any:
+    """lhs + rhs + c, from left to right"""
 def adds(x: Any, scalar: Any) -> Any:
     """lhs + rhs; integers wrap"""
+def addsc(lhs: Any, scalar: Any, c: Any) -> Any:
+    """lhs + scalar + c, from left to right"""
+def aic_gather(x: Any) -> Any:
+    """the matrix whose halves the lanes have; it is whole behind the region"""
+def aiv_shard(x: Any) -> Any:
+    """the half of a matrix that belongs to this lane"""
+def and_(lhs: Any, rhs: Any) -> Any:
+    """bits that are 1 in both"""
+def ands(x: Any, scalar: Any) -> Any:
+    """bits that are 1 in both; the second operand is a scalar"""
+def arange(start: Any, shape: Sequence[Any] | Any, dtype: Any = ..., descending: Any = ...) -> Any:
+    """start, start + 1, start + 2, … along the last axis (start, start - 1, … with descending=True); integers wrap"""
 def assemble(target: Any, source: Any, offset: Sequence[Any] | Any, *, atomic: Any = ...) -> Any:
     """target with a window replaced"""
+def batch_matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ...) -> Any:
+    """products of matrices, one for each index of the leading axes, which broadcast"""
+def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Any:
+    """acc + lhs x rhs for each index of the leading axes, in place"""
 def cast(x: Any, target_type: Any, mode: Any = ...) -> Any:
     """elements converted to another type; see the rounding modes"""
 def cmp(lhs: Any, rhs: Any, cmp_type: Any = ...) -> Any:
@@ -210,6 +176,12 @@ def col_prod(x: Any, tmp_tile: Any = ...) -> Any:
     """product"""
 def col_sum(x: Any, tmp_tile: Any = ...) -> Any:
     """sum"""
+def concat(a: Any, b: Any) -> Any:
+    """the valid columns of b right behind those of a"""
+def cos(x: Any) -> Any:
+    """cosine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
+def create_l1(shape: Sequence[Any] | Any, dtype: Any, transpose: Any = ...) -> Any:
+    """an undefined accumulator in Mat memory"""
 def create_tensor(shape: Sequence[Any] | Any, dtype: Any, layout: Any = ..., manual_dep: Any = ..., init_value: Any = ...) -> Any:
     """a temporary tensor in global memory"""
 def create_tile(shape: Sequence[Any] | Any, dtype: Any, target_memory: Any = ..., transpose: Any = ..., *, flat_layout: Any = ..., compact: Any = ...) -> Any:
@@ -220,16 +192,36 @@ def divs(x: Any, scalar: Any) -> Any:
     """lhs / rhs; IEEE for floats; integers truncate toward zero, x / 0 is 0 and MIN / -1 is MIN"""
 def exp(x: Any) -> Any:
     """e ** x"""
+def expand_clone(src: Any, target: Any) -> Any:
+    """the source repeated along the axis where its extent is 1, written into the target"""
 def expands(target: Any, scalar: Any) -> Any:
     """the scalar in every valid element of the target's shape"""
 def fillpad(x: Any, pad_value: Any = ...) -> Any:
     """fill the padding"""
+def fillpad_expand(x: Any, shape: Sequence[Any] | Any, pad_value: Any = ...) -> Any:
+    """a larger copy, the rest of it filled"""
 def floordiv(lhs: Any, rhs: Any) -> Any:
     """quotient rounded down; x // 0 is 0"""
 def floordivs(x: Any, scalar: Any) -> Any:
     """quotient rounded down; x // 0 is 0"""
+def fmod(lhs: Any, rhs: Any) -> Any:
+    """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
+def fmods(x: Any, scalar: Any) -> Any:
+    """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
 def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
     """every element the constant value"""
+def gather(x: Any, dim: Any = ..., index: Any = ..., *, mask_pattern: Any = ..., output_dtype: Any = ..., kvalue: Any = ..., cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
+    """elements by index: along an axis, or counted over all of x; columns by a pattern, or (two values) by comparing"""
+def gather_row(acc: Any, src: Any, dst_offset: Sequence[Any] | Any, src_offset: Sequence[Any] | Any, shapes: Sequence[Any] | Any, transpose: Any = ..., *, valid_shape: Sequence[Any] | Any = ...) -> Any:
+    """a window of a tensor copied into an accumulator"""
+def gatherb(src: Any, offset: Any, *, output_dtype: Any = ...) -> Any:
+    """blocks of 32 bytes by their offsets"""
+def gemv(lhs: Any, rhs: Any, acc_phase: Any = ...) -> Any:
+    """the product of a row and a matrix"""
+def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: Any = ...) -> Any:
+    """the product of a row and a matrix, added to acc"""
+def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: Any = ...) -> Any:
+    """the product of a row and a matrix, plus a bias"""
 def get_block_idx() -> Any:
     """block and lane queries"""
 def get_block_num() -> Any:
@@ -242,10 +234,18 @@ def log(x: Any, high_precision: Any = ...) -> Any:
     """natural logarithm; NaN below 0, -inf at 0"""
 def lrelu(x: Any, slope: Any) -> Any:
     """x where x > 0, else x * slope"""
+def matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ..., c_matrix_nz: Any = ...) -> Any:
+    """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
+def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
+    """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
+def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Any:
+    """lhs x rhs + bias, a [1, N] tile in Bias memory"""
 def maximum(lhs: Any, rhs: Any) -> Any:
     """the larger element; NaN if either is NaN"""
 def maximums(x: Any, scalar: Any) -> Any:
     """the larger element; NaN if either is NaN"""
+def mgather(mem: Any, idx: Any, coalesce: Any, *, gather_oob: Any = ..., target_memory: Any = ..., scratch: Any = ..., valid_shape: Sequence[Any] | Any = ...) -> Any:
+    """rows (coalesce="row") or elements ("elem") of a tensor by index"""
 def minimum(lhs: Any, rhs: Any) -> Any:
     """the smaller element; NaN if either is NaN"""
 def minimums(x: Any, scalar: Any) -> Any:
@@ -256,12 +256,34 @@ def mods(x: Any, scalar: Any) -> Any:
     """remainder with the divisor's sign; x % 0 is 0"""
 def move(tile: Any, target_memory: Any, blayout: Any = ..., slayout: Any = ...) -> Any:
     """a copy in another memory"""
+def mrgsort(src0: Any, src1: Any = ..., src2: Any = ..., src3: Any = ..., *, block_len: Any = ..., tmp: Any = ..., exhausted: Any = ...) -> Any:
+    """sorted runs merged"""
+def mscatter(src: Any, idx: Any, output_tensor: Any) -> Any:
+    """elements of a tensor in global memory replaced"""
 def mul(lhs: Any, rhs: Any) -> Any:
     """lhs * rhs; integers wrap"""
 def muls(x: Any, scalar: Any) -> Any:
     """lhs * rhs; integers wrap"""
 def neg(x: Any) -> Any:
     """-x; integers wrap"""
+def not_(x: Any) -> Any:
+    """every bit turned over"""
+def or_(lhs: Any, rhs: Any) -> Any:
+    """bits that are 1 in either"""
+def ors(x: Any, scalar: Any) -> Any:
+    """bits that are 1 in either; the second operand is a scalar"""
+def paged_gather(src: Any, indices: Any, block_table: Any, block_size: Any, size: Any, max_indices: Any, *, space: Any = ..., col_off: Any = ..., is_trans: Any = ..., is_b_matrix: Any = ...) -> Any:
+    """rows of src by index through a table of pages"""
+def part_add(src0: Any, src1: Any) -> Any:
+    """the sum where both operands are valid, src0's element elsewhere; valid as src0"""
+def part_max(src0: Any, src1: Any) -> Any:
+    """the larger (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+def part_min(src0: Any, src1: Any) -> Any:
+    """the smaller (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+def part_mul(src0: Any, src1: Any) -> Any:
+    """the product where both operands are valid, src0's element elsewhere; valid as src0"""
+def prelu(x: Any, slope: Any, tmp: Any) -> Any:
+    """x where x > 0, else x * slope"""
 def read(x: Any, indices: Sequence[Any] | Any) -> Any:
     """one element as a scalar"""
 def recip(x: Any, high_precision: Any = ...) -> Any:
@@ -270,6 +292,10 @@ def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | Any = ...) ->
     """another dtype, same bytes"""
 def relu(x: Any) -> Any:
     """max(x, 0); NaN stays NaN"""
+def rem(lhs: Any, rhs: Any, tmp: Any) -> Any:
+    """Python's lhs % rhs, with the divisor's sign; an integer by 0 gives 0"""
+def rems(lhs: Any, scalar: Any, tmp: Any) -> Any:
+    """Python's lhs % scalar, with the divisor's sign; an integer by 0 gives 0"""
 def reshape(x: Any, shape: Sequence[Any] | Any) -> Any:
     """another shape, same elements"""
 def row_argmax(x: Any, tmp_tile: Any = ...) -> Any:
@@ -300,26 +326,54 @@ def row_prod(x: Any, tmp_tile: Any = ...) -> Any:
     """product"""
 def row_sum(x: Any, tmp_tile: Any = ...) -> Any:
     """sum"""
-def rsqrt(x: Any, high_precision: Any = ...) -> Any:
-    """1 / sqrt(x)"""
+def rsqrt(x: Any, high_precision: Any = ..., tmp: Any = ...) -> Any:
+    """1 / sqrt(x), each step rounded; infinite at a zero, NaN below"""
+def scatter(x: Any, dim: Any = ..., index: Any = ..., src: Any = ..., *, mask_pattern: Any = ..., dst: Any = ...) -> Any:
+    """x with elements of its rows replaced by index; columns of dst by a pattern"""
+def scatter_update(x: Any, index: Any = ..., src: Any = ..., dim: Any = ...) -> Any:
+    """x with whole rows replaced by index"""
 def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any) -> Any:
     """mask bit ? lhs : rhs"""
 def sels(mask: Any, src: Any, tmp: Any, scalar: Any) -> Any:
     """mask bit ? src : scalar"""
 def set_validshape(x: Any, rows: Any, cols: Any) -> Any:
     """another valid rectangle"""
+def shl(lhs: Any, rhs: Any) -> Any:
+    """lhs << rhs, bits shifted out are lost"""
+def shls(x: Any, scalar: Any) -> Any:
+    """lhs << rhs, bits shifted out are lost; the second operand is a scalar"""
+def shr(lhs: Any, rhs: Any) -> Any:
+    """lhs >> rhs, arithmetic for signed types"""
+def shrs(x: Any, scalar: Any) -> Any:
+    """lhs >> rhs, arithmetic for signed types; the second operand is a scalar"""
+def sin(x: Any) -> Any:
+    """sine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
 def slice(x: Any, shape: Sequence[Any] | Any, offset: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., drop_dims: Sequence[Any] | Any = ..., pad_value: Any = ..., clamp: Any = ...) -> Any:
     """a window"""
+def sort32(src: Any, idx: Any) -> Any:
+    """each block of 32 columns in descending order, as (value, index) pairs"""
 def sqrt(x: Any) -> Any:
     """square root; NaN below 0"""
 def store(tile: Any, offsets: Sequence[Any] | Any, output_tensor: Any, shapes: Sequence[Any] | Any = ..., *, atomic: Any = ...) -> Any:
     """the valid rectangle of a tile into a tensor"""
 def sub(lhs: Any, rhs: Any) -> Any:
     """lhs - rhs; integers wrap"""
+def subc(lhs: Any, rhs: Any, c: Any) -> Any:
+    """lhs - rhs - c, from left to right"""
 def subs(x: Any, scalar: Any) -> Any:
     """lhs - rhs; integers wrap"""
+def subsc(lhs: Any, scalar: Any, c: Any) -> Any:
+    """lhs - scalar - c, from left to right"""
+def transpose(x: Any, axis1: Any, axis2: Any, tmp_tile: Any = ...) -> Any:
+    """a copy with two axes exchanged"""
+def tri(diagonal: Any, shape: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., dtype: Any = ..., upper: Any = ...) -> Any:
+    """1 where the column is at most row + diagonal (with upper=True: at least), else 0"""
 def write(x: Any, indices: Sequence[Any] | Any, value: Any) -> Any:
     """replace one element"""
+def xor(lhs: Any, rhs: Any, tmp: Any = ...) -> Any:
+    """bits that differ"""
+def xors(x: Any, scalar: Any, tmp: Any = ...) -> Any:
+    """bits that differ; the second operand is a scalar"""
 
 class _tensor:
     @staticmethod
@@ -332,11 +386,29 @@ class _tensor:
     def adds(x: Any, scalar: Any) -> Any:
         """lhs + rhs; integers wrap"""
     @staticmethod
+    def aic_gather(x: Any, split: Any = ...) -> Any:
+        """the matrix whose halves the lanes have; it is whole behind the region"""
+    @staticmethod
+    def aiv_shard(x: Any, split: Any = ...) -> Any:
+        """the half of a matrix that belongs to this lane"""
+    @staticmethod
+    def and_(lhs: Any, rhs: Any) -> Any:
+        """bits that are 1 in both"""
+    @staticmethod
+    def ands(x: Any, scalar: Any) -> Any:
+        """bits that are 1 in both; the second operand is a scalar"""
+    @staticmethod
     def assemble(target: Any, source: Any, offset: Sequence[Any] | Any, *, atomic: Any = ...) -> Any:
         """target with a window replaced"""
     @staticmethod
+    def batch_matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ...) -> Any:
+        """products of matrices, one for each index of the leading axes, which broadcast"""
+    @staticmethod
     def cast(x: Any, target_type: Any, mode: Any = ...) -> Any:
         """elements converted to another type; see the rounding modes"""
+    @staticmethod
+    def ci(start: Any, shape: Sequence[Any] | Any, dtype: Any = ..., descending: Any = ...) -> Any:
+        """start, start + 1, start + 2, … along the last axis (start, start - 1, … with descending=True); integers wrap"""
     @staticmethod
     def cmp(lhs: Any, rhs: Any, cmp_type: Any = ...) -> Any:
         """elementwise comparison by cmp_type: 0 eq, 1 ne, 2 lt, 3 le, 4 gt, 5 ge; false for NaN except ne"""
@@ -386,8 +458,17 @@ class _tensor:
     def col_sum(x: Any, tmp_tile: Any = ...) -> Any:
         """sum"""
     @staticmethod
+    def concat(a: Any, b: Any) -> Any:
+        """the valid columns of b right behind those of a"""
+    @staticmethod
+    def cos(x: Any) -> Any:
+        """cosine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
+    @staticmethod
     def create(shape: Sequence[Any] | Any, dtype: Any, layout: Any = ..., manual_dep: Any = ..., init_value: Any = ...) -> Any:
         """a temporary tensor in global memory"""
+    @staticmethod
+    def create_l1(shape: Sequence[Any] | Any, dtype: Any, transpose: Any = ...) -> Any:
+        """an undefined accumulator in Mat memory"""
     @staticmethod
     def dim(tensor: Any, axis: Any) -> Any:
         """the run-time extent of an axis"""
@@ -401,11 +482,17 @@ class _tensor:
     def exp(x: Any) -> Any:
         """e ** x"""
     @staticmethod
+    def expand_clone(src: Any, target: Any) -> Any:
+        """the source repeated along the axis where its extent is 1, written into the target"""
+    @staticmethod
     def expands(target: Any, scalar: Any) -> Any:
         """the scalar in every valid element of the target's shape"""
     @staticmethod
     def fillpad(x: Any, pad_value: Any = ...) -> Any:
         """fill the padding"""
+    @staticmethod
+    def fillpad_expand(x: Any, shape: Sequence[Any] | Any, pad_value: Any = ...) -> Any:
+        """a larger copy, the rest of it filled"""
     @staticmethod
     def floordiv(lhs: Any, rhs: Any) -> Any:
         """quotient rounded down; x // 0 is 0"""
@@ -413,8 +500,26 @@ class _tensor:
     def floordivs(x: Any, scalar: Any) -> Any:
         """quotient rounded down; x // 0 is 0"""
     @staticmethod
+    def fmod(lhs: Any, rhs: Any) -> Any:
+        """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
+    @staticmethod
+    def fmods(x: Any, scalar: Any) -> Any:
+        """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
+    @staticmethod
     def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
         """every element the constant value"""
+    @staticmethod
+    def gather(x: Any, dim: Any = ..., index: Any = ..., *, mask_pattern: Any = ..., output_dtype: Any = ..., kvalue: Any = ..., cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
+        """elements by index: along an axis, or counted over all of x; columns by a pattern, or (two values) by comparing"""
+    @staticmethod
+    def gather_compare(x: Any, kvalue: Any, *, cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
+        """two tensors: numbers of the columns whose elements compare with kvalue, and how many there are in each row"""
+    @staticmethod
+    def gather_mask(src: Any, mask_pattern: Any, output_dtype: Any = ...) -> Any:
+        """the columns a pattern takes"""
+    @staticmethod
+    def gather_row(acc: Any, src: Any, dst_offset: Sequence[Any] | Any, src_offset: Sequence[Any] | Any, shapes: Sequence[Any] | Any, transpose: Any = ..., *, valid_shape: Sequence[Any] | Any = ...) -> Any:
+        """a window of a tensor copied into an accumulator"""
     @staticmethod
     def get_block_idx() -> Any:
         """block and lane queries"""
@@ -430,6 +535,12 @@ class _tensor:
     @staticmethod
     def lrelu(x: Any, slope: Any) -> Any:
         """x where x > 0, else x * slope"""
+    @staticmethod
+    def matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ..., c_matrix_nz: Any = ...) -> Any:
+        """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
+    @staticmethod
+    def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
+        """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
     @staticmethod
     def maximum(lhs: Any, rhs: Any) -> Any:
         """the larger element; NaN if either is NaN"""
@@ -449,6 +560,15 @@ class _tensor:
     def mods(x: Any, scalar: Any) -> Any:
         """remainder with the divisor's sign; x % 0 is 0"""
     @staticmethod
+    def mrgsort(src0: Any, src1: Any = ..., src2: Any = ..., src3: Any = ..., *, block_len: Any = ..., tmp: Any = ..., exhausted: Any = ...) -> Any:
+        """sorted runs merged"""
+    @staticmethod
+    def mrgsort_format1(src: Any, block_len: Any) -> Any:
+        """four adjacent sorted runs of block_len elements merged into one, all along the rows"""
+    @staticmethod
+    def mrgsort_format2(src0: Any, src1: Any = ..., src2: Any = ..., src3: Any = ..., *, tmp: Any = ..., exhausted: Any = ...) -> Any:
+        """two to four sorted lists merged into one; with `exhausted`, until one of them ends: the rest is 0"""
+    @staticmethod
     def mul(lhs: Any, rhs: Any) -> Any:
         """lhs * rhs; integers wrap"""
     @staticmethod
@@ -457,6 +577,30 @@ class _tensor:
     @staticmethod
     def neg(x: Any) -> Any:
         """-x; integers wrap"""
+    @staticmethod
+    def not_(x: Any) -> Any:
+        """every bit turned over"""
+    @staticmethod
+    def or_(lhs: Any, rhs: Any) -> Any:
+        """bits that are 1 in either"""
+    @staticmethod
+    def ors(x: Any, scalar: Any) -> Any:
+        """bits that are 1 in either; the second operand is a scalar"""
+    @staticmethod
+    def paged_gather(src: Any, indices: Any, block_table: Any, block_size: Any, size: Any, max_indices: Any, *, space: Any = ..., col_off: Any = ..., is_trans: Any = ..., is_b_matrix: Any = ...) -> Any:
+        """rows of src by index through a table of pages"""
+    @staticmethod
+    def part_add(src0: Any, src1: Any) -> Any:
+        """the sum where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_max(src0: Any, src1: Any) -> Any:
+        """the larger (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_min(src0: Any, src1: Any) -> Any:
+        """the smaller (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_mul(src0: Any, src1: Any) -> Any:
+        """the product where both operands are valid, src0's element elsewhere; valid as src0"""
     @staticmethod
     def read(x: Any, indices: Sequence[Any] | Any) -> Any:
         """one element as a scalar"""
@@ -516,13 +660,40 @@ class _tensor:
         """sum"""
     @staticmethod
     def rsqrt(x: Any, high_precision: Any = ...) -> Any:
-        """1 / sqrt(x)"""
+        """1 / sqrt(x), each step rounded; infinite at a zero, NaN below"""
+    @staticmethod
+    def scatter(x: Any, dim: Any = ..., index: Any = ..., src: Any = ..., *, mask_pattern: Any = ..., dst: Any = ...) -> Any:
+        """x with elements of its rows replaced by index; columns of dst by a pattern"""
+    @staticmethod
+    def scatter_mask(dst: Any, src: Any, mask_pattern: Any) -> Any:
+        """columns of dst replaced"""
+    @staticmethod
+    def scatter_update(x: Any, index: Any = ..., src: Any = ..., dim: Any = ...) -> Any:
+        """x with whole rows replaced by index"""
     @staticmethod
     def set_validshape(x: Any, rows: Any, cols: Any) -> Any:
         """another valid rectangle"""
     @staticmethod
+    def shl(lhs: Any, rhs: Any) -> Any:
+        """lhs << rhs, bits shifted out are lost"""
+    @staticmethod
+    def shls(x: Any, scalar: Any) -> Any:
+        """lhs << rhs, bits shifted out are lost; the second operand is a scalar"""
+    @staticmethod
+    def shr(lhs: Any, rhs: Any) -> Any:
+        """lhs >> rhs, arithmetic for signed types"""
+    @staticmethod
+    def shrs(x: Any, scalar: Any) -> Any:
+        """lhs >> rhs, arithmetic for signed types; the second operand is a scalar"""
+    @staticmethod
+    def sin(x: Any) -> Any:
+        """sine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
+    @staticmethod
     def slice(x: Any, shape: Sequence[Any] | Any, offset: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., drop_dims: Sequence[Any] | Any = ..., pad_value: Any = ..., clamp: Any = ...) -> Any:
         """a window"""
+    @staticmethod
+    def sort32(src: Any, idx: Any) -> Any:
+        """each block of 32 columns in descending order, as (value, index) pairs"""
     @staticmethod
     def sqrt(x: Any) -> Any:
         """square root; NaN below 0"""
@@ -533,53 +704,22 @@ class _tensor:
     def subs(x: Any, scalar: Any) -> Any:
         """lhs - rhs; integers wrap"""
     @staticmethod
+    def transpose(x: Any, axis1: Any, axis2: Any, tmp_tile: Any = ...) -> Any:
+        """a copy with two axes exchanged"""
+    @staticmethod
+    def view(x: Any, shape: Sequence[Any] | Any = ..., valid_shape: Sequence[Any] | Any = ..., *, layout: Any = ...) -> Any:
+        """another shape of the same tensor"""
+    @staticmethod
     def write(x: Any, indices: Sequence[Any] | Any, value: Any) -> Any:
         """replace one element"""
-    aic_gather: Any
-    aiv_shard: Any
+    @staticmethod
+    def xor(lhs: Any, rhs: Any, tmp: Any = ...) -> Any:
+        """bits that differ"""
+    @staticmethod
+    def xors(x: Any, scalar: Any, tmp: Any = ...) -> Any:
+        """bits that differ; the second operand is a scalar"""
     alloc: Any
-    and_: Any
-    ands: Any
-    ci: Any
-    concat: Any
-    cos: Any
-    create_l1: Any
-    expand_clone: Any
-    fillpad_expand: Any
-    fmod: Any
-    fmods: Any
-    gather: Any
-    gather_compare: Any
-    gather_mask: Any
-    gather_row: Any
-    gemv_acc: Any
-    matmul: Any
-    matmul_acc: Any
-    mrgsort: Any
-    mrgsort_format1: Any
-    mrgsort_format2: Any
-    not_: Any
-    or_: Any
-    ors: Any
-    paged_gather: Any
-    part_add: Any
-    part_max: Any
-    part_min: Any
-    part_mul: Any
     random: Any
-    scatter: Any
-    scatter_mask: Any
-    scatter_update: Any
-    shl: Any
-    shls: Any
-    shr: Any
-    shrs: Any
-    sin: Any
-    sort32: Any
-    transpose: Any
-    view: Any
-    xor: Any
-    xors: Any
 
 tensor: type[_tensor]
 
@@ -591,17 +731,44 @@ class _tile:
     def add(lhs: Any, rhs: Any) -> Any:
         """lhs + rhs; integers wrap"""
     @staticmethod
+    def addc(lhs: Any, rhs: Any, c: Any) -> Any:
+        """lhs + rhs + c, from left to right"""
+    @staticmethod
     def adds(x: Any, scalar: Any) -> Any:
         """lhs + rhs; integers wrap"""
+    @staticmethod
+    def addsc(lhs: Any, scalar: Any, c: Any) -> Any:
+        """lhs + scalar + c, from left to right"""
+    @staticmethod
+    def aic_gather(x: Any, split: Any = ...) -> Any:
+        """the matrix whose halves the lanes have; it is whole behind the region"""
+    @staticmethod
+    def aiv_shard(x: Any, split: Any = ...) -> Any:
+        """the half of a matrix that belongs to this lane"""
     @staticmethod
     def alloc(memory_space: Any, size: Any, *, pinned: Any = ...) -> Any:
         """bytes of an on-chip memory, as printed programs write them"""
     @staticmethod
+    def and_(lhs: Any, rhs: Any) -> Any:
+        """bits that are 1 in both"""
+    @staticmethod
+    def ands(x: Any, scalar: Any) -> Any:
+        """bits that are 1 in both; the second operand is a scalar"""
+    @staticmethod
     def assemble(target: Any, source: Any, offset: Sequence[Any] | Any, *, atomic: Any = ...) -> Any:
         """target with a window replaced"""
     @staticmethod
+    def batch_matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ...) -> Any:
+        """products of matrices, one for each index of the leading axes, which broadcast"""
+    @staticmethod
+    def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Any:
+        """acc + lhs x rhs for each index of the leading axes, in place"""
+    @staticmethod
     def cast(x: Any, target_type: Any, mode: Any = ...) -> Any:
         """elements converted to another type; see the rounding modes"""
+    @staticmethod
+    def ci(start: Any, shape: Sequence[Any] | Any, dtype: Any = ..., descending: Any = ...) -> Any:
+        """start, start + 1, start + 2, … along the last axis (start, start - 1, … with descending=True); integers wrap"""
     @staticmethod
     def cmp(lhs: Any, rhs: Any, cmp_type: Any = ...) -> Any:
         """elementwise comparison by cmp_type: 0 eq, 1 ne, 2 lt, 3 le, 4 gt, 5 ge; false for NaN except ne"""
@@ -650,6 +817,12 @@ class _tile:
     @staticmethod
     def col_sum(x: Any, tmp_tile: Any = ...) -> Any:
         """sum"""
+    @staticmethod
+    def concat(a: Any, b: Any) -> Any:
+        """the valid columns of b right behind those of a"""
+    @staticmethod
+    def cos(x: Any) -> Any:
+        """cosine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
     @staticmethod
     def create(shape: Sequence[Any] | Any, dtype: Any, target_memory: Any = ..., transpose: Any = ..., *, flat_layout: Any = ..., compact: Any = ...) -> Any:
         """an undefined tile"""
@@ -672,14 +845,50 @@ class _tile:
     def fillpad(x: Any, pad_value: Any = ...) -> Any:
         """fill the padding"""
     @staticmethod
+    def fillpad_expand(x: Any, shape: Sequence[Any] | Any, pad_value: Any = ...) -> Any:
+        """a larger copy, the rest of it filled"""
+    @staticmethod
+    def fillpad_inplace(x: Any, pad_value: Any = ...) -> Any:
+        """fill the padding where it lies"""
+    @staticmethod
     def floordiv(lhs: Any, rhs: Any) -> Any:
         """quotient rounded down; x // 0 is 0"""
     @staticmethod
     def floordivs(x: Any, scalar: Any) -> Any:
         """quotient rounded down; x // 0 is 0"""
     @staticmethod
+    def fmod(lhs: Any, rhs: Any) -> Any:
+        """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
+    @staticmethod
+    def fmods(x: Any, scalar: Any) -> Any:
+        """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
+    @staticmethod
     def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
         """every element the constant value"""
+    @staticmethod
+    def gather(src: Any, indices: Any, tmp: Any) -> Any:
+        """elements of a tile by index"""
+    @staticmethod
+    def gather_compare(x: Any, kvalue: Any, tmp: Any, *, cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
+        """two tiles: numbers of the columns whose elements compare with kvalue, and how many there are in each row"""
+    @staticmethod
+    def gather_mask(src: Any, mask_pattern: Any, output_dtype: Any = ...) -> Any:
+        """the columns a pattern takes"""
+    @staticmethod
+    def gather_row(acc: Any, src: Any, dst_offset: Sequence[Any] | Any, src_offset: Sequence[Any] | Any, shapes: Sequence[Any] | Any, transpose: Any = ..., *, valid_shape: Sequence[Any] | Any = ...) -> Any:
+        """a window of a tensor copied into an accumulator"""
+    @staticmethod
+    def gatherb(src: Any, offset: Any, *, output_dtype: Any = ...) -> Any:
+        """blocks of 32 bytes by their offsets"""
+    @staticmethod
+    def gemv(lhs: Any, rhs: Any, acc_phase: Any = ...) -> Any:
+        """the product of a row and a matrix"""
+    @staticmethod
+    def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: Any = ...) -> Any:
+        """the product of a row and a matrix, added to acc"""
+    @staticmethod
+    def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: Any = ...) -> Any:
+        """the product of a row and a matrix, plus a bias"""
     @staticmethod
     def get_block_idx() -> Any:
         """block and lane queries"""
@@ -699,11 +908,23 @@ class _tile:
     def lrelu(x: Any, slope: Any) -> Any:
         """x where x > 0, else x * slope"""
     @staticmethod
+    def matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ..., c_matrix_nz: Any = ...) -> Any:
+        """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
+    @staticmethod
+    def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
+        """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
+    @staticmethod
+    def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Any:
+        """lhs x rhs + bias, a [1, N] tile in Bias memory"""
+    @staticmethod
     def maximum(lhs: Any, rhs: Any) -> Any:
         """the larger element; NaN if either is NaN"""
     @staticmethod
     def maximums(x: Any, scalar: Any) -> Any:
         """the larger element; NaN if either is NaN"""
+    @staticmethod
+    def mgather(mem: Any, idx: Any, coalesce: Any, *, gather_oob: Any = ..., target_memory: Any = ..., scratch: Any = ..., valid_shape: Sequence[Any] | Any = ...) -> Any:
+        """rows (coalesce="row") or elements ("elem") of a tensor by index"""
     @staticmethod
     def minimum(lhs: Any, rhs: Any) -> Any:
         """the smaller element; NaN if either is NaN"""
@@ -720,6 +941,18 @@ class _tile:
     def move(tile: Any, target_memory: Any, blayout: Any = ..., slayout: Any = ...) -> Any:
         """a copy in another memory"""
     @staticmethod
+    def mrgsort(src0: Any, src1: Any = ..., src2: Any = ..., src3: Any = ..., *, block_len: Any = ..., tmp: Any = ..., exhausted: Any = ...) -> Any:
+        """sorted runs merged"""
+    @staticmethod
+    def mrgsort_format1(src: Any, block_len: Any) -> Any:
+        """four adjacent sorted runs of block_len elements merged into one, all along the rows"""
+    @staticmethod
+    def mrgsort_format2(src0: Any, src1: Any = ..., src2: Any = ..., src3: Any = ..., *, tmp: Any = ..., exhausted: Any = ...) -> Any:
+        """two to four sorted lists merged into one; with `exhausted`, until one of them ends: the rest is 0"""
+    @staticmethod
+    def mscatter(src: Any, idx: Any, output_tensor: Any) -> Any:
+        """elements of a tensor in global memory replaced"""
+    @staticmethod
     def mul(lhs: Any, rhs: Any) -> Any:
         """lhs * rhs; integers wrap"""
     @staticmethod
@@ -728,6 +961,30 @@ class _tile:
     @staticmethod
     def neg(x: Any) -> Any:
         """-x; integers wrap"""
+    @staticmethod
+    def not_(x: Any) -> Any:
+        """every bit turned over"""
+    @staticmethod
+    def or_(lhs: Any, rhs: Any) -> Any:
+        """bits that are 1 in either"""
+    @staticmethod
+    def ors(x: Any, scalar: Any) -> Any:
+        """bits that are 1 in either; the second operand is a scalar"""
+    @staticmethod
+    def part_add(src0: Any, src1: Any) -> Any:
+        """the sum where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_max(src0: Any, src1: Any) -> Any:
+        """the larger (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_min(src0: Any, src1: Any) -> Any:
+        """the smaller (NaN if either is NaN) where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def part_mul(src0: Any, src1: Any) -> Any:
+        """the product where both operands are valid, src0's element elsewhere; valid as src0"""
+    @staticmethod
+    def prelu(x: Any, slope: Any, tmp: Any) -> Any:
+        """x where x > 0, else x * slope"""
     @staticmethod
     def read(x: Any, indices: Sequence[Any] | Any) -> Any:
         """one element as a scalar"""
@@ -740,6 +997,12 @@ class _tile:
     @staticmethod
     def relu(x: Any) -> Any:
         """max(x, 0); NaN stays NaN"""
+    @staticmethod
+    def rem(lhs: Any, rhs: Any, tmp: Any) -> Any:
+        """Python's lhs % rhs, with the divisor's sign; an integer by 0 gives 0"""
+    @staticmethod
+    def rems(lhs: Any, scalar: Any, tmp: Any) -> Any:
+        """Python's lhs % scalar, with the divisor's sign; an integer by 0 gives 0"""
     @staticmethod
     def reshape(x: Any, shape: Sequence[Any] | Any) -> Any:
         """another shape, same elements"""
@@ -786,8 +1049,17 @@ class _tile:
     def row_sum(x: Any, tmp_tile: Any = ...) -> Any:
         """sum"""
     @staticmethod
-    def rsqrt(x: Any, high_precision: Any = ...) -> Any:
-        """1 / sqrt(x)"""
+    def rsqrt(x: Any, tmp: Any = ...) -> Any:
+        """1 / sqrt(x), each step rounded; infinite at a zero, NaN below"""
+    @staticmethod
+    def scatter(dst: Any, src: Any, indexes: Any) -> Any:
+        """elements of a tile replaced"""
+    @staticmethod
+    def scatter_mask(dst: Any, src: Any, mask_pattern: Any) -> Any:
+        """columns of dst replaced"""
+    @staticmethod
+    def scatter_update(x: Any, index: Any = ..., src: Any = ..., dim: Any = ...) -> Any:
+        """x with whole rows replaced by index"""
     @staticmethod
     def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any) -> Any:
         """mask bit ? lhs : rhs"""
@@ -798,8 +1070,26 @@ class _tile:
     def set_validshape(x: Any, rows: Any, cols: Any) -> Any:
         """another valid rectangle"""
     @staticmethod
+    def shl(lhs: Any, rhs: Any) -> Any:
+        """lhs << rhs, bits shifted out are lost"""
+    @staticmethod
+    def shls(x: Any, scalar: Any) -> Any:
+        """lhs << rhs, bits shifted out are lost; the second operand is a scalar"""
+    @staticmethod
+    def shr(lhs: Any, rhs: Any) -> Any:
+        """lhs >> rhs, arithmetic for signed types"""
+    @staticmethod
+    def shrs(x: Any, scalar: Any) -> Any:
+        """lhs >> rhs, arithmetic for signed types; the second operand is a scalar"""
+    @staticmethod
+    def sin(x: Any) -> Any:
+        """sine of an angle in radians; within 2e-7 up to |x| = 2**16, then as if x were changed by a unit in its last place; NaN from 2**24 on"""
+    @staticmethod
     def slice(x: Any, shape: Sequence[Any] | Any, offset: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., drop_dims: Sequence[Any] | Any = ..., pad_value: Any = ..., clamp: Any = ...) -> Any:
         """a window"""
+    @staticmethod
+    def sort32(src: Any, idx: Any) -> Any:
+        """each block of 32 columns in descending order, as (value, index) pairs"""
     @staticmethod
     def sqrt(x: Any) -> Any:
         """square root; NaN below 0"""
@@ -810,70 +1100,34 @@ class _tile:
     def sub(lhs: Any, rhs: Any) -> Any:
         """lhs - rhs; integers wrap"""
     @staticmethod
+    def subc(lhs: Any, rhs: Any, c: Any) -> Any:
+        """lhs - rhs - c, from left to right"""
+    @staticmethod
     def subs(x: Any, scalar: Any) -> Any:
         """lhs - rhs; integers wrap"""
     @staticmethod
+    def subsc(lhs: Any, scalar: Any, c: Any) -> Any:
+        """lhs - scalar - c, from left to right"""
+    @staticmethod
+    def transpose(x: Any, axis1: Any, axis2: Any, tmp_tile: Any = ...) -> Any:
+        """a copy with two axes exchanged"""
+    @staticmethod
+    def transpose_view(x: Any) -> Any:
+        """a tile in boxes (Mat memory) read transposed; nothing moves"""
+    @staticmethod
+    def tri(diagonal: Any, shape: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., dtype: Any = ..., upper: Any = ...) -> Any:
+        """1 where the column is at most row + diagonal (with upper=True: at least), else 0"""
+    @staticmethod
     def write(x: Any, indices: Sequence[Any] | Any, value: Any) -> Any:
         """replace one element"""
-    addc: Any
-    addsc: Any
-    aic_gather: Any
-    aiv_shard: Any
-    and_: Any
-    ands: Any
-    batch_matmul: Any
-    batch_matmul_acc: Any
-    ci: Any
-    concat: Any
-    cos: Any
-    fillpad_expand: Any
-    fillpad_inplace: Any
-    fmod: Any
-    fmods: Any
-    gather: Any
-    gather_compare: Any
-    gather_mask: Any
-    gather_row: Any
-    gatherb: Any
-    gemv: Any
-    gemv_acc: Any
-    gemv_bias: Any
-    matmul: Any
-    matmul_acc: Any
-    matmul_bias: Any
-    mgather: Any
-    mrgsort: Any
-    mrgsort_format1: Any
-    mrgsort_format2: Any
-    mscatter: Any
-    not_: Any
-    or_: Any
-    ors: Any
-    part_add: Any
-    part_max: Any
-    part_min: Any
-    part_mul: Any
-    prelu: Any
+    @staticmethod
+    def xor(lhs: Any, rhs: Any, tmp: Any = ...) -> Any:
+        """bits that differ"""
+    @staticmethod
+    def xors(x: Any, scalar: Any, tmp: Any = ...) -> Any:
+        """bits that differ; the second operand is a scalar"""
+    MaskPattern: type[MaskPattern]
     random: Any
-    rem: Any
-    rems: Any
-    scatter: Any
-    scatter_mask: Any
-    scatter_update: Any
-    shl: Any
-    shls: Any
-    shr: Any
-    shrs: Any
-    sin: Any
-    sort32: Any
-    subc: Any
-    subsc: Any
-    transpose: Any
-    transpose_view: Any
-    tri: Any
-    xor: Any
-    xors: Any
-    MaskPattern: Any
     matmul_mx: Any
     matmul_mx_acc: Any
     matmul_mx_bias: Any

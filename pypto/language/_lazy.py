@@ -1,6 +1,6 @@
 """The one upward reference of the language: names whose behaviour lives in packages above it.
 
-In: a name of `pypto.language`.  Out: the object, imported when it is first asked for.
+In: a name of `pypto.language`, or of an operator.  Out: the object, imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["LAZY", "load"]
+__all__ = ["LAZY", "load", "operator"]
 
 # name in pl -> (module, attribute; "" for the module itself)
 LAZY: dict[str, tuple[str, str]] = {
@@ -24,6 +24,11 @@ LAZY: dict[str, tuple[str, str]] = {
     "parser": ("pypto.language.parser", ""),
     "program": ("pypto.frontend", "program"),
 }
+
+
+def operator(namespace: str, name: str) -> Any:
+    """The entry of `pl.<namespace>.<name>` in the operator table."""
+    return importlib.import_module("pypto.ir.ops").find_dsl(namespace, name)
 
 
 def load(name: str) -> Any:

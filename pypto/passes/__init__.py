@@ -45,24 +45,27 @@ _FACADE = Facade(
         ("pypto.passes.pass_manager", "OptimizationStrategy PassDumpLevel PassManager"),
         ("pypto.passes.pipeline", "Lowered default_pipeline lower"),
     ),
+    modules="l0_tile_chooser",
 )
 
 _DELIVERED = (
-    "inline_functions unroll_loops ctrl_flow_transform convert_to_ssa simplify normalize_stmt_structure flatten_call_expr "
-    "outline_hierarchy_scopes outline_incore_scopes outline_cluster_scopes convert_tensor_to_tile_ops optimize_orch_tensors "
-    "lower_composite_ops flatten_tile_nd_to_2d legalize_tile_cast canonicalize_tile_slice infer_tile_memory_space "
-    "resolve_backend_op_layouts normalize_return_order materialize_tensor_strides init_mem_ref select_buffer_ir_functions "
-    "materialize_semantic_aliases memory_reuse verify_tile_storage allocate_memory_addr fold_no_op_reshape "
-    "derive_call_directions materialize_valid_shape_symbols lower_tile_to_buffer"
+    "inline_functions unroll_loops ctrl_flow_transform convert_to_ssa simplify normalize_stmt_structure "
+    "flatten_call_expr outline_hierarchy_scopes outline_incore_scopes outline_cluster_scopes "
+    "convert_tensor_to_tile_ops optimize_orch_tensors lower_composite_ops flatten_tile_nd_to_2d legalize_tile_cast "
+    "auto_tile_matmul_l0 canonicalize_tile_slice infer_tile_memory_space resolve_backend_op_layouts "
+    "lower_auto_vector_split normalize_return_order lower_pipeline_loops canonicalize_io_order "
+    "materialize_tensor_strides init_mem_ref select_buffer_ir_functions materialize_semantic_aliases memory_reuse "
+    "verify_tile_storage allocate_memory_addr fold_no_op_reshape derive_call_directions "
+    "materialize_valid_shape_symbols lower_tile_to_buffer"
 )
 # Known names of passes that this version leaves out, by why nothing here needs them.
 _LEFT_OUT = {
-    "matrix kernels are lowered without it": "auto_tile_matmul_l0 insert_mx_scale_addr block_nz_tensor_views "
+    "matrix kernels are lowered without it": "insert_mx_scale_addr block_nz_tensor_views "
     "block_mx_scale_tensor_views legalize_wide_gm_to_mat_loads legalize_tile_cast_fragments",
-    "mixed kernels stay whole on the host": "lower_auto_vector_split expand_mixed_kernel inject_gm_pipe_buffer "
+    "mixed kernels stay whole on the host": "expand_mixed_kernel inject_gm_pipe_buffer "
     "split_vector_kernel stamp_tfree_split skew_cross_core_pipeline legalize_spmd_launches outline_graph_scopes "
     "legalize_graph_boundary",
-    "pipeline loops run as sequential loops": "lower_pipeline_to_slots lower_pipeline_loops canonicalize_io_order",
+    "copies of a pipelined loop have buffers of their own": "lower_pipeline_to_slots",
     "programs here run on one host, task by task": "fuse_create_assemble_to_slice auto_derive_task_dependencies "
     "expand_manual_phase_fence synthesize_allreduce_signals materialize_comm_domain_scopes lower_host_tensor_collectives "
     "lower_l2_tensor_collectives materialize_dist_tensor_ctx materialize_runtime_scopes classify_iter_arg_carry "

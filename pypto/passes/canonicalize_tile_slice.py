@@ -2,7 +2,7 @@
 
 In: kernels with windows of tiles.  Out: a window that begins at no provable 32-byte boundary, that is relabelled though
 its rows are apart, or that is one column of a wider tile, is an independent copy (`tile.extract`); extracts of windows
-read the tile behind them; unused windows are gone.
+read the tile behind them; unused windows are gone, and so are those of tiles in boxes (`boxed_windows`).
 Invariant: values do not change; windows with their own valid shape stay as written.
 """
 
@@ -20,6 +20,7 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, Stmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
+from pypto.passes.boxed_windows import without_boxed_windows
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory.windows import ScalarValues, is_block_aligned, is_dense_window, scalar_values, window_offset
@@ -186,6 +187,7 @@ def _without_dead(f: Function) -> Function:
 def canonicalize_tile_slice(f: Function, options: PassOptions) -> Function:
     if not f.is_device or not applies(f, "tile.slice"):
         return f
+    f = without_boxed_windows(f)
     while True:  # once a window is a copy, windows of it begin elsewhere
         made = _without_dead(_Canonicalizer(f).function(f))
         if made is f:

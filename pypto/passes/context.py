@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
+from pypto.errors import ArgumentTypeError
 
 __all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "PassContext", "PassOptions", "effective"]
 
@@ -53,10 +54,15 @@ class PassContext:
         platform: str = "a2a3sim",
     ) -> None:
         if not isinstance(enable_buffer_ir, bool):
-            raise TypeError(f"enable_buffer_ir must be a bool, got {type(enable_buffer_ir).__name__}")
+            what = f"enable_buffer_ir must be a bool, got {type(enable_buffer_ir).__name__}"
+            raise ArgumentTypeError(what, hint="pass True or False")
         if not isinstance(memory_planner, MemoryPlanner):
-            raise TypeError(f"memory_planner must be a passes.MemoryPlanner, got {memory_planner!r}")
-        self.instruments = tuple(instruments)
+            what = f"memory_planner must be a passes.MemoryPlanner, got {memory_planner!r}"
+            raise ArgumentTypeError(what, hint=f"passes.MemoryPlanner.{MemoryPlanner.PYPTO.name}, for example")
+        self.instruments = tuple(instruments) if isinstance(instruments, Iterable) else (instruments,)
+        if not all(hasattr(i, "run_after_pass") for i in self.instruments):
+            what = f"instruments must be a list of passes.PassInstrument, got {instruments!r}"
+            raise ArgumentTypeError(what, hint="PassContext([instrument], ...), or PassContext([], ...) without any")
         self.verification_level = (
             BASIC if verification_level is None else int(getattr(verification_level, "value", verification_level))
         )
@@ -131,4 +137,4 @@ def effective() -> PassOptions:
 
 def default_verification_level() -> int:
     """Without a context: what PYPTO_VERIFY_LEVEL says, else BASIC."""
-    return {"none": NONE, "basic": BASIC, "roundtrip": ROUNDTRIP}.get(VERIFY_LEVEL.get(), BASIC)
+    return {"none": NONE, "basic": BASIC, "roundtrip": ROUNDTRIP}[VERIFY_LEVEL.get()]

@@ -20,7 +20,17 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Submit, Var
 from pypto.ir.program import Program
 from pypto.ir.shaped import TileType, const_dim
-from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt
+from pypto.ir.stmt import (
+    AssignStmt,
+    ForStmt,
+    IfStmt,
+    InCoreScopeStmt,
+    ScopeStmt,
+    SplitAivScopeStmt,
+    Stmt,
+    WhileStmt,
+    flatten_to_stmts,
+)
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.property_set import EnumSet
 from pypto.ir.verify.scopes import statements
@@ -73,20 +83,29 @@ class DiagnosticCheckSet(EnumSet[DiagnosticCheck]):
 
 def get_default_diagnostic_phase() -> DiagnosticPhase:
     """What PYPTO_WARNING_LEVEL says, else before the pipeline."""
-    name = WARNING_LEVEL.get().upper()
-    return DiagnosticPhase[name] if name in DiagnosticPhase.__members__ else DiagnosticPhase.PRE_PIPELINE
+    return DiagnosticPhase[WARNING_LEVEL.get().upper()]
 
 
 def _unused_variable(program: Program) -> Iterator[Diagnostic]:
     for f in program.function_list:
         read = used_vars(f.body, types=True)
+        counters = {id(_counter(s)) for s in statements(f.body) if isinstance(s, (InCoreScopeStmt, SplitAivScopeStmt))}
         for s in statements(f.body):
             if not isinstance(s, AssignStmt) or s.var in read or s.var.name_hint.startswith("_") or _writes(s):
+                continue
+            if id(s) in counters:
                 continue
             if not isinstance(
                 s.value, (ConstInt, ConstFloat, ConstBool, Var)
             ):  # those stand for themselves wherever they are read
                 yield _warning("UnusedVariable", f"'{user_name(s.var)}' is assigned but never read", s)
+
+
+def _counter(s: ScopeStmt) -> Stmt | None:
+    """The statement that binds the variable of a loop over blocks or lanes."""
+    first = next(iter(flatten_to_stmts(s.body)), None)
+    call = first.value if isinstance(first, AssignStmt) else None
+    return first if isinstance(call, Call) and call.op.name in ("tile.get_block_idx", "tile.get_subblock_idx") else None
 
 
 def _writes(s: AssignStmt) -> bool:

@@ -15,16 +15,19 @@ from pypto.errors import CompileError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
 from pypto.ir.opdef import OpDef, Special
+from pypto.ir.ops.rearrange import transposed_axes
 from pypto.ir.ops.rules import shape_text
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
-from pypto.ir.shaped import TileType, same_dims
+from pypto.ir.shaped import TileType, as_dims, const_dim, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
+from pypto.passes.batched_products import PRODUCTS, Batches
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
-from pypto.passes.ssa_rewriter import SSARewriter, typed_call
-from pypto.passes.statements import definitions
+from pypto.passes.loop_rewriter import LoopRewriter
+from pypto.passes.ssa_rewriter import typed_call
+from pypto.passes.statements import calls, definitions
 
 __all__ = ["flatten_tile_nd_to_2d"]
 
@@ -38,12 +41,21 @@ def _flat(shape: Dims) -> Dims:
     return arith.product(shape[:-1]), shape[-1] if shape else const_index(1)
 
 
-class _Flattener(SSARewriter):
+class _Flattener(LoopRewriter):
     def __init__(self, f: Function) -> None:
         super().__init__()
         self.done = _relabelled_loads(f)
+        self.batches = Batches(f)
 
     def visit_assign_stmt(self, s: AssignStmt) -> Any:
+        if s.var in self.batches.stored or s.var in self.batches.dropped:
+            return None  # made where it is stored, or multiplied
+        product = self.batches.products.get(id(s), s.value)
+        if isinstance(product, Call) and product.op.name in PRODUCTS:
+            outer, self.span = self.span, product.span
+            self.vars[s.var] = self.batches.expand(self, product, None if product is s.value else s)
+            self.span = outer
+            return None
         if s.var in self.done:
             return s.replace(value=super().visit_call(s.value)) if isinstance(s.value, Call) else s
         value = self.visit(s.value)
@@ -54,7 +66,7 @@ class _Flattener(SSARewriter):
 
     def visit_call(self, c: Call) -> Expr:
         op = ops.of(c)
-        if op is None or op.level != "tile" or not any(_is_nd(e) for e in (c, *c.args)):
+        if op is None or op.level != "tile" or not (_needs_scratch(c) or any(_is_nd(e) for e in (c, *c.args))):
             return super().visit_call(c)
         args = tuple(self.visit(a) for a in c.args)
         if isinstance(op.semantics, Special):
@@ -99,6 +111,9 @@ class _Flattener(SSARewriter):
 
     _fill = _create
 
+    def _sequence(self, op: OpDef, c: Call, args: tuple[Expr, ...]) -> Expr:
+        return self.recall(c, (args[0], MakeTuple(_flat(_shape(c)))))
+
     # -- windows and relabels --
 
     def _view(self, op: OpDef, c: Call, args: tuple[Expr, ...]) -> Expr:
@@ -141,6 +156,40 @@ class _Flattener(SSARewriter):
                 self._refuse(c, f"takes rows of {shape_text(whole)} that are not adjacent")
         return _fold(offset[:-1], whole[:-1]), offset[-1]
 
+    def _transpose(self, op: OpDef, c: Call, args: tuple[Expr, ...]) -> Expr:
+        """A matrix with its scratch tile; of more dimensions, page by page where the last two are exchanged."""
+        a, b = transposed_axes(c)
+        shape = _shape(c.args[0])
+        rank = len(shape)
+        if (a, b) != (rank - 2, rank - 1):
+            self._refuse(c, f"exchanges axes {a} and {b} of a tile of shape {shape_text(shape)}")
+        if rank == 2:
+            tmp = args[3] if len(args) > 3 else self._scratch(args[0], shape)
+            return self.recall(c, (args[0], const_index(0), const_index(1), tmp))
+        if not c.args[0].type.is_fully_valid:  # type: ignore[attr-defined]
+            self._refuse(c, f"takes fully valid tiles of rank {rank}, this one is valid for {shape_text(_valid(c.args[0]))}")
+        pages, m, n = (int(const_dim(d) or 0) for d in (arith.product(shape[:-2]), shape[-2], shape[-1]))
+        tmp = self._scratch(args[0], as_dims((m, n)))
+        made: Expr = self.emit("tile.create", (MakeTuple(as_dims((pages * n, m))),), _storage(args[0]), "transposed")
+        zero = const_index(0)
+        for p in range(pages):
+            window = (args[0], MakeTuple(as_dims((m, n))), MakeTuple((const_index(p * m), zero)))
+            page = self.emit("tile.transpose", (self.emit("tile.slice", window, None, "page"), zero, const_index(1), tmp))
+            made = self.emit("tile.assemble", (made, page, MakeTuple((const_index(p * n), zero))), None, "transposed")
+        return made
+
+    def _gather(self, op: OpDef, c: Call, args: tuple[Expr, ...]) -> Expr:
+        """Along an axis of three: rows come in groups, one for each leading index."""
+        source, index = _shape(c.args[0]), _shape(c.args[1])
+        if "dim" not in c.kwargs or len(source) < 3:
+            kwargs = {**c.kwargs, "dim": 1} if "dim" in c.kwargs and len(source) == 1 else c.kwargs
+            return self._checked(c, self.recall(c, args, kwargs))
+        groups = {"group": const_dim(source[1]), "index_group": const_dim(index[1])}
+        return self._checked(c, self.recall(c, args, {**c.kwargs, **groups}))
+
+    def _scratch(self, like: Expr, shape: Dims) -> Expr:
+        return self.emit("tile.create", (MakeTuple(shape),), _storage(like), "transpose_tmp")
+
     # -- elements --
 
     def _read(self, op: OpDef, c: Call, args: tuple[Expr, ...]) -> Expr:
@@ -178,6 +227,17 @@ def _fold(index: Sequence[Expr], dims: Sequence[Expr]) -> Expr:
     return at
 
 
+def _needs_scratch(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op.name == "tile.transpose" and len(e.args) < 4
+
+
+def _storage(like: Expr) -> dict[str, Any]:
+    """How to create a tile of the dtype, and in the memory, of another."""
+    t = like.type
+    assert isinstance(t, TileType)
+    return {"dtype": t.dtype, **({} if t.memory_space is None else {"target_memory": t.memory_space})}
+
+
 def _is_nd(e: Expr) -> bool:
     return isinstance(e.type, TileType) and len(e.type.shape) != 2
 
@@ -185,6 +245,11 @@ def _is_nd(e: Expr) -> bool:
 def _shape(e: Expr) -> Dims:
     assert isinstance(e.type, TileType)
     return e.type.shape
+
+
+def _valid(e: Expr) -> Dims:
+    assert isinstance(e.type, TileType)
+    return e.type.valid
 
 
 def _elements(e: Expr) -> Dims:
@@ -198,4 +263,7 @@ def _elements(e: Expr) -> Dims:
     produces=(IRProperty.SSAForm, IRProperty.TileOps2D, IRProperty.NormalizedStmtStructure),
 )
 def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
-    return _Flattener(f).function(f) if f.is_device and any(_is_nd(v) for v in definitions(f.body)) else f
+    if not f.is_device:
+        return f
+    needed = any(_is_nd(v) for v in definitions(f.body)) or any(_needs_scratch(c) for c in calls(f.body))
+    return _Flattener(f).function(f) if needed else f

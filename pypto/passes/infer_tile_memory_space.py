@@ -20,6 +20,7 @@ from pypto.ir.stmt import IfStmt, Stmt, YieldStmt, last_yield
 from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
+from pypto.passes.lane_regions import refuse_wrong_regions
 from pypto.passes.memory.spaces import demanded_spaces, staging_space
 from pypto.passes.ssa_rewriter import SSARewriter
 
@@ -145,7 +146,9 @@ def _check_params(f: Function) -> None:
     invalidates=(IRProperty.AivSplitValid,),
 )
 def infer_tile_memory_space(program: Program, options: PassOptions) -> Program:
-    return program.with_functions(_infer(f) for f in program.function_list)
+    made = program.with_functions(_infer(f) for f in program.function_list)
+    refuse_wrong_regions(made.function_list)
+    return made
 
 
 def _infer(f: Function) -> Function:

@@ -73,12 +73,30 @@ class _Legalizer(SSARewriter):
             raise CompileError(
                 f"no native cast path from {x.type.dtype} to {target} for arch {self.chip.name}",
                 c.span,
-                "native casts: " + _native(self.chip, x.type.dtype),
+                _composed(self.chip, x.type.dtype, target) or "native casts: " + _native(self.chip, x.type.dtype),
                 code="C120",
             )
         for hop in chain[:-1]:
             x = self.emit("tile.cast", (x,), {**c.kwargs, "target_type": hop}, f"as_{hop.name.lower()}")
         return c if len(chain) == 1 else self.recall(c, (x,))
+
+
+def _composed(chip: Chip, source: DataType, target: DataType) -> str:
+    """The casts to write where every step is native but the chain widens after it has narrowed; "" where there are none."""
+    queue: deque[tuple[DataType, ...]] = deque([()])
+    seen = {source}
+    while queue:
+        path = queue.popleft()
+        for d in sorted(chip.casts.get(path[-1] if path else source, ()), key=lambda d: (-d.get_bit(), d.code())):
+            if d is target:
+                text = "x"
+                for step in (*path, target):
+                    text = f"pl.cast({text}, pl.{step.name})"
+                return f"write every step, each of which rounds: {text}"
+            if d not in seen:
+                seen.add(d)
+                queue.append((*path, d))
+    return ""
 
 
 def _native(chip: Chip, source: DataType) -> str:

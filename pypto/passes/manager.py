@@ -10,15 +10,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
-from pypto.errors import Error, InternalError
+from pypto.errors import CompileError, Error, InternalError
+from pypto.ir.node import Node
 from pypto.ir.program import Program
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import STRUCTURAL, VERIFIED, verify_or_throw
 from pypto.passes.context import BASIC, CURRENT, NONE, ROUNDTRIP, PassOptions, default_verification_level, effective
 from pypto.passes.framework import Pass
 from pypto.passes.instruments import PassInstrument
+from pypto.span import Span
 
-__all__ = ["PassPipeline", "Pipeline", "Watcher", "verification_level"]
+__all__ = ["PassPipeline", "Pipeline", "Watcher", "nested_too_deeply", "verification_level"]
 
 # Called with the number of the pass (from 1), the pass, and the program after it.
 Watcher = Callable[[int, Pass, Program], None]
@@ -112,10 +114,24 @@ def _step(p: Pass, program: Program, options: PassOptions) -> Program:
         raise
     except InternalError as e:
         raise InternalError(f"in pass {p.name}: {e} ({_reproducer(program)})") from e
-    except RecursionError as e:
-        raise InternalError(f"in pass {p.name}: the program is nested too deeply ({_reproducer(program)})") from e
+    except RecursionError:
+        raise nested_too_deeply(program) from None
     except Exception as e:
         raise InternalError(f"in pass {p.name}: {type(e).__name__}: {e} ({_reproducer(program)})") from e
+
+
+def nested_too_deeply(program: Program) -> Error:
+    """What to say where a program cannot be walked, at its deepest expression; found without recursion."""
+    most, deepest = 0, Span.unknown()
+    work: list[tuple[Node, int, Span]] = [(f, 0, Span.unknown()) for f in program.function_list]
+    while work:
+        node, level, span = work.pop()
+        own = getattr(node, "span", span)
+        span = own if own.is_valid() else span
+        if level > most:
+            most, deepest = level, span
+        work += [(n, level + 1, span) for n in node.children()]
+    return CompileError("the program is nested too deeply here", deepest, "give parts of it names in statements of their own")
 
 
 def _reproducer(program: Program) -> str:

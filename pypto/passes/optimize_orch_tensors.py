@@ -15,6 +15,7 @@ from pypto.dtypes import DataType
 from pypto.enums import FunctionType, TensorLayout
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Submit, TupleGetItemExpr, Var
+from pypto.ir.ops.rearrange import transposed_axes
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TensorType, TensorView
 from pypto.ir.stmt import (
@@ -135,6 +136,11 @@ class _Walk:
             dropped = e.args[4] if len(e.args) > 4 else None
             axes = {d.value for d in dropped.elements if isinstance(d, ConstInt)} if isinstance(dropped, MakeTuple) else set()
             self.strides[v] = tuple(s for i, s in enumerate(whole) if i not in axes)
+        elif isinstance(e, Call) and e.op.name == "tensor.transpose" and isinstance(e.args[0].type, TensorType):
+            a, b = transposed_axes(e)
+            turned = list(self.of(e.args[0], e.args[0].type))
+            turned[a], turned[b] = turned[b], turned[a]
+            self.strides[v] = tuple(turned)
         else:
             self.strides[v] = _declared(t)
 
@@ -248,7 +254,7 @@ def _rewrite(f: Function, given: Mapping[Place, Strides]) -> Function:
     produces=(IRProperty.SplitIncoreOrch, IRProperty.IncoreTileOps),
 )
 def optimize_orch_tensors(program: Program, options: PassOptions) -> Program:
-    if not any(applies(f, "tensor.slice") for f in program.function_list):
+    if not any(applies(f, name) for f in program.function_list for name in ("tensor.slice", "tensor.transpose")):
         return program
     given = _settle(program)
     return program.with_functions(_rewrite(f, given) for f in program.function_list) if given else program

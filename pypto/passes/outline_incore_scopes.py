@@ -21,6 +21,7 @@ from pypto.ir.verify.roots import Flow
 from pypto.ir.verify.scopes import statements
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
+from pypto.passes.lane_regions import refuse_wrong_regions
 from pypto.passes.outlining import Names, Outliner, Region, outline_scopes
 from pypto.passes.retype import Made, Retyper
 
@@ -33,7 +34,9 @@ __all__ = ["outline_incore_scopes"]
     produces=(IRProperty.SSAForm, IRProperty.SplitIncoreOrch, IRProperty.AivSplitValid),
 )
 def outline_incore_scopes(program: Program, options: PassOptions) -> Program:
-    return outline_scopes(program, _Kernels, (InCoreScopeStmt,), (FunctionType.Opaque, FunctionType.Orchestration))
+    made = outline_scopes(program, _Kernels, (InCoreScopeStmt,), (FunctionType.Opaque, FunctionType.Orchestration))
+    refuse_wrong_regions(made.function_list)
+    return made
 
 
 def _promoted(f: Function) -> Function:

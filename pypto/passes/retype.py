@@ -116,7 +116,8 @@ class Retyper(Mutator):
 
 def refused(op: OpDef, e: OpRejected, span: Span) -> CompileError:
     """What an operator refuses, as an error at the user's call."""
-    return CompileError(f"{op.name}: {e.message}", span, e.hint or f"its form is {op.signature()}", code="C010")
+    message = e.message if e.message.startswith("pl.") else f"{op.name}: {e.message}"
+    return CompileError(message, span, e.hint or f"its form is {op.signature()}", code="C010")
 
 
 def rededuce(c: Call, explicit: Type | None = None) -> Call:

@@ -15,7 +15,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.node import EMPTY, Attrs
 from pypto.ir.opdef import OpRejected
 from pypto.ir.program import Function
-from pypto.ir.stmt import AssignStmt, SeqStmts, Stmt, attach_leading_comments, flatten_to_stmts, seq
+from pypto.ir.stmt import AssignStmt, ScopeStmt, SeqStmts, Stmt, attach_leading_comments, flatten_to_stmts, seq
 from pypto.ir.types import Type
 from pypto.passes.retype import Retyper, placed_like, rededuce, refused
 from pypto.span import Span
@@ -83,6 +83,13 @@ class SSARewriter(Retyper):
 
     def visit_seq_stmts(self, s: SeqStmts) -> Stmt:
         return self.body(s)
+
+    def visit_scope_stmt(self, s: ScopeStmt) -> Any:
+        """A scope keeps what is emitted for its statements, if it has a single one too."""
+        shell = s.replace(body=SeqStmts(()))
+        made = self.rebuild(shell)
+        body = self.body(s.body)
+        return s if made is shell and body is s.body else made.replace(body=body)
 
     # -- values --
 

@@ -16,7 +16,8 @@ _FACADE = Facade(
     optional={"compile_program": ("pypto.jit", "compile_program", "compile a kernel with `kernel.compile(...)`")},
     unsupported=(
         ("call the kernel and compare with numpy.testing.assert_allclose", "RunResult ScalarSpec TensorSpec benchmark run"),
-        ("call what kernel.compile(...) or ir.compile(...) returns", "execute_compiled"),
+        ("call what kernel.compile(...) or ir.compile(...) returns", "execute_artifact execute_compiled"),
+        ("call the kernel again: it runs in the calling process, where any debugger reaches it", "debug"),
         ("kernels run in the calling process, on its arrays", "ChipWorker DeviceTensor RegistrationHandle Worker"),
     ),
 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pypto.dtypes import DataType, from_numpy
-from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, Error
 
 __all__ = ["CONVERT", "ArrayView", "adapt", "element_type", "type_numbers", "view", "without_memory"]
 
@@ -91,7 +91,8 @@ def _adapter(cls: type) -> Callable[[Any], ArrayView | None] | None:
     if issubclass(cls, np.ndarray):
         return _from_subclass
     # Scalars offer the protocols of arrays as well; so does text the buffer protocol, in other Pythons.
-    if issubclass(cls, (np.generic, int, float, complex, str)):
+    # A class has the methods of its instances, and is none.
+    if issubclass(cls, (np.generic, int, float, complex, str, type)):
         return None
     if any(c.__module__.partition(".")[0] == "torch" and c.__name__ == "Tensor" for c in cls.__mro__):
         return _from_torch
@@ -182,12 +183,17 @@ def _from_protocols(obj: Any) -> ArrayView | None:
 
 
 def _from_interface(obj: Any) -> ArrayView | None:
-    description = getattr(obj, "__array_interface__", None)
+    try:
+        description = getattr(obj, "__array_interface__", None)
+    except Exception as e:  # the object's own code
+        raise ArgumentTypeError(f"an array interface that raises {type(e).__name__}: {e}", hint=CONVERT) from e
     if not isinstance(description, dict):
         return None
+    if description.get("mask") is not None:
+        raise ArgumentTypeError("an array interface with a mask, which a kernel cannot see", hint="pass the data without it")
     try:
         array: Array = np.asarray(_Interface(description, obj))
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, OverflowError) as e:
         raise ArgumentTypeError(f"an array interface that numpy refuses: {e}", hint=CONVERT) from None
     return ArrayView(array, obj, None if array.flags.writeable else "its array interface says read-only")
 
@@ -211,7 +217,12 @@ def _from_dlpack(obj: Any) -> ArrayView | None:
         return None
     from pypto.runtime import dlpack
 
-    tensor = dlpack.read(obj)
+    try:
+        tensor = dlpack.read(obj)
+    except Error:
+        raise
+    except Exception as e:  # the object's own code
+        raise ArgumentTypeError(f"a DLPack export that raises {type(e).__name__}: {e}", hint=CONVERT) from e
     dtype = _named_dtype(tensor.dtype)
     strides = tuple(s * dtype.itemsize for s in tensor.strides)
     array = _over(tensor.address, tensor.shape, strides, dtype, (obj, tensor.owner), tensor.read_only is not None)

@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -59,9 +60,30 @@ def compile_shared(
     command += ["-o", output_name, *toolchain.link_flags]
     limit = config.COMPILER_TIMEOUT.get()
     code, output = _run_patiently(command, output_dir, limit)
-    if code != 0:
-        raise _failure(command, code, output, sources, limit)
-    return os.path.join(output_dir, output_name)
+    made = os.path.join(output_dir, output_name)
+    problem = "" if code else _unlike_a_library(made)
+    if code != 0 or problem:
+        raise _failure(command, code, output, sources, limit, problem)
+    return made
+
+
+def _unlike_a_library(path: str) -> str:
+    """Why a file is no shared object that this process could load, or an empty text."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(20)
+    except OSError as e:
+        return f"made no {os.path.basename(path)} ({e.strerror or e})"
+    if not sys.platform.startswith("linux"):
+        return "" if head else f"left {os.path.basename(path)} empty"
+    with open("/proc/self/exe", "rb") as file:
+        own = file.read(20)
+    # ELF: word size and byte order, then the type (3: shared object) and the machine.
+    if head[:4] != b"\x7fELF" or head[16:18] != (3).to_bytes(2, sys.byteorder):
+        return f"made a {os.path.basename(path)} that is no shared object"
+    if own[:4] == head[:4] and (head[4:6], head[18:20]) != (own[4:6], own[18:20]):
+        return f"made a {os.path.basename(path)} for another machine, or for another word size"
+    return ""
 
 
 def _run_patiently(command: list[str], directory: str, limit: float) -> tuple[int | None, str]:
@@ -85,23 +107,27 @@ def _run_patiently(command: list[str], directory: str, limit: float) -> tuple[in
 
 
 def _failure(
-    command: list[str], code: int | None, output: str, sources: Mapping[str, str | bytes], limit: float
+    command: list[str], code: int | None, output: str, sources: Mapping[str, str | bytes], limit: float, problem: str = ""
 ) -> ToolchainError:
     shown = shlex.join(command)
-    if code is None:
-        what = f"the C compiler did not finish within {limit:g} s (PYPTO_COMPILER_TIMEOUT)"
-    elif code < 0:
-        what = f"the C compiler was ended by signal {-code}" + (" (out of memory?)" if code == -signal.SIGKILL else "")
-    else:
-        what = f"the C compiler failed with status {code}"
     place = _keep(sources, shown, output)
-    kept = f"the source was kept in {place}" if place else "the source could not be kept: no room for temporary files"
-    return ToolchainError(
-        f"{what}\n  command: {shown}" + "".join(f"\n  {line}" for line in _diagnostic(output)),
-        hint="run the command in that directory to see all of its output" if place else None,
-        note=kept,
-        code="T102" if code is None else "T101",
-    )
+    note = "the source could not be kept: no room for temporary files"
+    hint = "make room for temporary files, and call again to see all of the compiler's output"
+    if place:
+        note = f"{place} was kept, so that the failure can be repeated: the source, command.sh, output.txt"
+        hint = "run command.sh in the directory that was kept to see all of the compiler's output"
+    flags = config.CFLAGS.text()
+    if flags:
+        hint = f"look at CFLAGS={flags!r}, which is part of the command, or unset it; {hint}"
+    shown = f"\n  command: {shown}" + "".join(f"\n  {line}" for line in _diagnostic(output))
+    if code is None:
+        slow = f"the C compiler did not finish within {limit:g} s (PYPTO_COMPILER_TIMEOUT){shown}"
+        return ToolchainError(slow, hint=hint, note=note, code="T102")
+    if code < 0:
+        memory = " (out of memory?)" if code == -signal.SIGKILL else ""
+        return ToolchainError(f"the C compiler was ended by signal {-code}{memory}{shown}", hint=hint, note=note, code="T101")
+    fate = f"ended with status 0, but {problem}" if problem else f"failed with status {code}"
+    return ToolchainError(f"the C compiler {fate}{shown}", hint=hint, note=note, code="T101")
 
 
 def _diagnostic(output: str) -> list[str]:

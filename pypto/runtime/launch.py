@@ -20,6 +20,7 @@ from pypto.config import LAUNCHER
 from pypto.dtypes import DataType
 from pypto.errors import InternalError, KernelBoundsError, KernelError, SerializationError, ToolchainError
 from pypto.runtime.arrays import adapt, type_numbers
+from pypto.runtime.directories import say_once
 from pypto.runtime.plan import HEAVY_BYTES, MISSING, KernelPlan, ScalarParam, Site, TensorParam, limits, slot
 from pypto.span import Span
 
@@ -92,7 +93,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 def native_launcher() -> ModuleType | None:
     """The C launcher, built where this machine has none yet; None with PYPTO_LAUNCHER=ctypes, or where it cannot be had.
 
-    The reason is said once, to the log.  ConfigError passes: what is wrong with the compiler's options is for the user.
+    The reason is said once, as a PyptoWarning.  ConfigError passes: what is wrong with the compiler's options is for the user.
     """
     if LAUNCHER.get() == "ctypes":
         return None
@@ -120,9 +121,10 @@ def _load_native() -> ModuleType | None:
             return module
     except (ToolchainError, SerializationError, ImportError, OSError) as e:
         reason = getattr(e, "message", str(e))
-    import logging
-
-    logging.getLogger("pypto").info("kernels are called by ctypes, which takes tens of microseconds a call: %s", reason)
+    say_once(
+        "launcher",
+        f"kernels are called by ctypes, which takes tens of microseconds a call; the C launcher is not there: {reason}",
+    )
     return None
 
 

@@ -29,6 +29,7 @@ _TOTAL = "usage"
 _TOTAL_SIZE = 24
 # A pruning that runs by itself frees a fifth of the bound, so that the next one is far away.
 _KEEP = 0.8
+_AT_ONCE = 8
 
 
 class EntryInfo(NamedTuple):
@@ -106,7 +107,9 @@ def verify(top: str, digest: Callable[[bytes], str]) -> list[tuple[str, str]]:
     return bad
 
 
-def nearest(top: str, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
+def nearest(
+    top: str, record: bytes, alike: Callable[[Record], bool] | None = None
+) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
     """The entry whose record differs from `record` in the fewest parts (the one used last, among equals), and these parts.
 
     Only records with the same parts are compared: others are of other kinds of units.
@@ -118,7 +121,7 @@ def nearest(top: str, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]]
             other = found.record()
         except SerializationError:
             continue
-        if other.parts.keys() != wanted.parts.keys():
+        if other.parts.keys() != wanted.parts.keys() or (alike is not None and not alike(other)):
             continue
         differences = diff(other, wanted)
         if best is None or len(differences) < len(best[1]):
@@ -126,20 +129,19 @@ def nearest(top: str, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]]
     return best
 
 
-def prune(top: str, max_size: int, keep: str = "") -> Pruned:
+def prune(top: str, max_size: int, keep: str = "", most: int | None = None) -> Pruned:
     """Delete the entries used longest ago until all take at most `max_size` bytes; `keep` names a digest to spare.
 
-    Remains of killed builds go too; builds under way are left alone.
+    Remains of killed builds go too; builds under way are left alone.  `most` bounds how many of each go.
     """
-    for item in list(_items(top)):
-        match = _LEFTOVER.fullmatch(item.name)
-        if match:
-            _clean(os.path.dirname(item.path), match[1])
+    left = [(os.path.dirname(item.path), m[1]) for item in _items(top) for m in (_LEFTOVER.fullmatch(item.name),) if m]
+    for shard, digest in left[:most]:
+        _clean(shard, digest)
     found = entries(top)
     count, size = len(found), sum(e.size for e in found)
     removed = freed = 0
     for old in reversed(found):
-        if size - freed <= max_size:
+        if size - freed <= max_size or removed == most:
             break
         if old.digest != keep and _remove(old.path):
             removed += 1
@@ -169,6 +171,7 @@ def delete(path: str) -> None:
 def account(top: str, entry: Entry, max_size: int) -> None:
     """Add a fresh entry to the running total; prune if that exceeds the bound.  Never fails, never deletes `entry`.
 
+    A call of a kernel waits for this: a few entries go, and more with the entries that come after.
     One small read and write for each publication: the store is walked only when the total is unknown or too large.
     """
     with suppress(OSError):
@@ -188,7 +191,7 @@ def account(top: str, entry: Entry, max_size: int) -> None:
             total = usage(top).size
             _write_total(top, total)
         if total > max_size:
-            prune(top, int(max_size * _KEEP), keep=entry.digest)
+            prune(top, int(max_size * _KEEP), keep=entry.digest, most=_AT_ONCE)
 
 
 def _total(size: int) -> bytes:

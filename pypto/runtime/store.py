@@ -25,7 +25,7 @@ from pypto.runtime.record import sha256
 
 if TYPE_CHECKING:
     from pypto.runtime.prune import EntryInfo, Pruned, Usage
-    from pypto.runtime.record import Difference
+    from pypto.runtime.record import Difference, Record
 
 __all__ = ["Builder", "Store", "default_store", "digest"]
 
@@ -128,12 +128,33 @@ class Store:
                 hint="set PYPTO_CACHE_DIR to a directory that you own, or TMPDIR to one for temporary files",
                 code="O111",
             ) from e
-        builder(path)
-        entry = seal(path, record, needs, digest(record))
+        try:
+            builder(path)
+            entry = seal(path, record, needs, digest(record))
+        except Exception as e:
+            self._explain_no_room(path, e)
+            raise
         if counted:
             stats.count("builds")
             stats.count("private_builds")
         return entry
+
+    def _explain_no_room(self, path: str, reason: Exception) -> None:
+        """ConfigError (O111) if a private build failed because there is no room for it; its directory goes."""
+        from pypto.runtime.prune import delete
+
+        try:
+            _check_room(path)
+        except OSError as full:
+            where = f"the artifact cache {self.root}" if self.root else "no artifact cache"
+            raise ConfigError(
+                f"there is no room to build in: {where} is not used, and {os.path.dirname(path)} cannot take the files "
+                f"of a kernel ({full.strerror or full})",
+                hint="make room there, or set PYPTO_CACHE_DIR to a directory that you own, or TMPDIR to one for temporary files",
+                code="O111",
+            ) from reason
+        finally:
+            delete(path)
 
     # Maintenance, for the command line; see `prune` for what each returns.
 
@@ -170,11 +191,16 @@ class Store:
         self._must_be_writable()
         return prune.remove(self.top, name)
 
-    def nearest(self, record: bytes) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
-        """The entry that differs from `record` in the fewest parts, and these; None in an empty store.  Reads every manifest."""
+    def nearest(
+        self, record: bytes, alike: Callable[[Record], bool] | None = None
+    ) -> tuple[EntryInfo, tuple[Difference, ...]] | None:
+        """The entry that differs from `record` in the fewest parts, and these; None if there is none.  Reads every manifest.
+
+        `alike`: whether a record is worth comparing.
+        """
         from pypto.runtime import prune
 
-        return prune.nearest(self.top, record)
+        return prune.nearest(self.top, record, alike)
 
     def _must_be_writable(self) -> None:
         if self.mode == "readonly" or (os.path.isdir(self.top) and not os.access(self.top, os.W_OK)):

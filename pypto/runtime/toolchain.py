@@ -147,7 +147,9 @@ def _command() -> list[str] | None:
             program = _which(words[0]) if words else None
             if program is None:
                 problem = f"{option.name}={text!r} is not a program that can be run"
-                raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T100")
+                raise ToolchainError(
+                    problem, hint=f"fix or unset {option.name}; without a compiler, {_HOW_TO_GET_ONE}", code="T100"
+                )
             _refuse_inexact(words[1:], option.name)
             return [program, *words[1:]]
     for name in ("cc", "gcc", "clang"):
@@ -280,6 +282,13 @@ _INEXACT_VALUES = {
 }
 
 
+# Of another calling convention or another layout of structures: such code can be linked, and then fails in any way it likes.
+_FOREIGN = (
+    *("-m32", "-mx32", "-m16", "-miamcu", "-mabi=", "-mregparm", "-mrtd", "-msseregparm", "-mgeneral-regs-only", "-msoft-float"),
+    *("-mno-sse", "-fpack-struct", "-fcall-", "-ffixed-", "-fpcc-struct-return", "-freg-struct-return", "-mms-bitfields"),
+)
+
+
 def _refuse_inexact(words: Sequence[str], origin: str) -> None:
     for word in words:
         name, mark, value = word.partition("=")
@@ -288,6 +297,12 @@ def _refuse_inexact(words: Sequence[str], origin: str) -> None:
                 f"{origin} has {word!r}, which changes the numbers that kernels compute",
                 hint="leave it out: the results are defined to the bit",
                 code="O120",
+            )
+        if word.startswith(_FOREIGN):
+            raise ConfigError(
+                f"{origin} has {word!r}, which changes how compiled code is called",
+                hint="leave it out: kernels are called by this process, as its own code is",
+                code="O122",
             )
         if word.startswith("@"):
             raise ConfigError(

@@ -22,7 +22,7 @@ from pypto.errors import ArgumentTypeError, ArgumentValueError, InternalError
 from pypto.runtime.arrays import Array, ArrayView, element_type, type_numbers, view
 from pypto.runtime.plan import KernelPlan, Number, ScalarParam, TensorParam, limits, slot
 
-__all__ = ["PreparedCall", "as_array", "bind_check", "plain_scalar", "scalar_value"]
+__all__ = ["PreparedCall", "as_array", "bind_check", "other_dtype", "other_rank", "plain_scalar", "scalar_value"]
 
 
 class PreparedCall(NamedTuple):
@@ -54,7 +54,7 @@ def bind_check(plan: KernelPlan, args: tuple[Any, ...]) -> PreparedCall:
             bits = _static_checked(plan, p, scalar_value(plan.name, p.name, p.dtype, arg))
             (scalars if p.static is None else constants).append(bits)
         else:
-            found = as_array(plan.name, p.name, arg, _expected(plan, p))
+            found = as_array(plan.name, p.name, arg, _expected(plan, p), p.direction != "in")
             _check_type(plan, p, found.array)
             _check_shape(plan, p, found.array, dims, origin)
             _check_memory(plan, p, found)
@@ -70,19 +70,23 @@ def bind_check(plan: KernelPlan, args: tuple[Any, ...]) -> PreparedCall:
     return PreparedCall(tuple(_address(a) for a in arrays.values()), extents, slots, tuple(arrays.values()), result)
 
 
-def as_array(function: str, name: str, obj: object, expected: str = "a tensor") -> ArrayView:
+def as_array(function: str, name: str, obj: object, expected: str = "a tensor", written: bool = False) -> ArrayView:
     """The argument as an array over its own memory, or an error that says which argument of which function is none."""
     if type(obj) is np.ndarray:
         return ArrayView(obj, obj, None if obj.flags.writeable else "the array is read-only")
     try:
         found = view(obj)
     except (ArgumentTypeError, ArgumentValueError) as e:
-        raise type(e)(f"{function}: {name!r} is {e.message}", hint=e.hint) from None
+        raise type(e)(f"{function}: {name!r} is {e.message}", hint=e.hint) from e.__cause__
     if found is None:
-        raise ArgumentTypeError(
-            f"{function}: {name!r} expects {expected}, got {_shown(obj)}",
-            hint="pass a numpy array, a torch tensor, or another array that can share its memory",
-        )
+        hint = "pass a numpy array, a torch tensor, or another array that can share its memory"
+        if plain_scalar(obj) is not None:
+            hint = f"pass a numpy array, or, for a number, annotate {name}: pl.FP32 or another dtype"
+        if isinstance(obj, (list, tuple)):
+            hint = f"pass a numpy array: numpy.asarray({name}), with the dtype of the kernel"
+        if isinstance(obj, (list, tuple)) and written:
+            hint = "pass a numpy array for the output, made by numpy.empty, say: a list cannot be written"
+        raise ArgumentTypeError(f"{function}: {name!r} expects {expected}, got {_shown(obj)}", hint=hint)
     return found
 
 
@@ -90,17 +94,27 @@ def _check_type(plan: KernelPlan, p: TensorParam, array: Array) -> None:
     dtype = array.dtype
     if dtype.num in type_numbers(p.dtype) and dtype.isnative:
         return
-    hint = f"pass {p.name}.astype(...) of that type"
-    if not dtype.isnative:
+    hint = other_dtype(p.name, p.dtype, p.direction != "in")
+    if not dtype.isnative and p.direction == "in":
         hint = f"the bytes of {dtype.str!r} are swapped: pass {p.name}.astype({dtype.newbyteorder('=').str!r})"
     raise ArgumentTypeError(f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}", hint=hint)
+
+
+def other_dtype(name: str, dtype: DataType, written: bool) -> str:
+    """What to pass instead of an array of another dtype; the result of a kernel would be lost in a converted copy."""
+    numpy_name = dtype.numpy().name
+    if written:
+        return f"allocate {name!r} as {numpy_name}: a converted copy would be written instead of it"
+    return f"pass {name}.astype('{numpy_name}')"
 
 
 def _check_shape(plan: KernelPlan, p: TensorParam, array: Array, dims: list[int | None], origin: dict[int, str]) -> None:
     """Static extents, and one value per symbol over all arguments; `origin` remembers where each value came from."""
     got = f"{plan.name}: {p.name!r} expects {_expected(plan, p)}, got {_described(array)}"
     if array.ndim != len(p.dims):
-        raise ArgumentValueError(f"{got}: rank {array.ndim} instead of {len(p.dims)}", hint=f"pass {p.name}.reshape(...)")
+        raise ArgumentValueError(
+            f"{got}: rank {array.ndim} instead of {len(p.dims)}", hint=other_rank(p.name, p.dtype, array.ndim)
+        )
     for axis, (want, extent) in enumerate(zip(p.dims, array.shape, strict=True)):
         if want >= 0:
             if extent != want:
@@ -114,6 +128,13 @@ def _check_shape(plan: KernelPlan, p: TensorParam, array: Array, dims: list[int 
         elif dims[k] != extent:
             what = f"{got}: {plan.symbols[k]} is {extent} on axis {axis} but {dims[k]} on {origin[k]}"
             raise ArgumentValueError(what, hint=f"pass arrays with one value of {plan.symbols[k]}")
+
+
+def other_rank(name: str, dtype: DataType | None, rank: int) -> str:
+    """What to pass instead of an array of another rank."""
+    if rank == 0:
+        return f"0-d arrays are passed as scalars: annotate {name}: pl.{dtype.name if dtype is not None else 'FP32'}"
+    return f"pass {name}.reshape(...), or annotate as many axes"
 
 
 def _check_memory(plan: KernelPlan, p: TensorParam, found: ArrayView) -> None:
@@ -165,7 +186,7 @@ def plain_scalar(obj: object) -> Number | None:
         return int.__int__(obj)
     if isinstance(obj, float):
         return float.__float__(obj)
-    if obj is None or isinstance(obj, (str, bytes, bytearray, complex)):
+    if obj is None or isinstance(obj, (str, bytes, bytearray, complex, type)):
         return None
     if isinstance(obj, (np.generic, np.ndarray)):
         return _numpy_scalar(obj)
@@ -174,12 +195,15 @@ def plain_scalar(obj: object) -> Number | None:
     if isinstance(shape, tuple) and shape != ():
         return None
     if hasattr(obj, "shape") and item is not None:
-        value = item()
+        try:
+            value = item()
+        except Exception:  # the object's own code: it has no number
+            return None
         return value if type(value) in (bool, int, float) else None
     convert: Any = operator.index if hasattr(type(obj), "__index__") else float if hasattr(type(obj), "__float__") else None
     try:
         number: Number | None = None if convert is None else convert(obj)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:
         return None
     return number
 
@@ -250,4 +274,7 @@ def _shown(obj: object) -> str:
     shape = getattr(obj, "shape", None)
     if isinstance(shape, tuple) and shape:
         return f"a {type(obj).__name__} of shape {tuple(shape)}"
-    return f"{type(obj).__name__} {reprlib.repr(obj)}"
+    if isinstance(obj, (list, tuple, dict, set)):
+        return f"a {type(obj).__name__} of length {len(obj)}"
+    text = reprlib.repr(obj)
+    return f"{type(obj).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

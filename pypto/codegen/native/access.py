@@ -237,8 +237,8 @@ class ElementWrite(NamedTuple):
 class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
-    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "step", or the
-    name of a reduction whose extent is empty.
+    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "element" (index,
+    valid), "step", or the name of a reduction whose extent is empty.
     """
 
     what: str

@@ -1,8 +1,9 @@
 """A device function as a static C function.
 
 In: a planned tile function or a Buffer-stage function.  Out: its C text and what callers and the alias proof need.
-The parameters of the C function are the call record, the arena, then every parameter in order (tensors as pointers),
-then the run-time extents that appear in tensor types, in order of first appearance.
+The parameters of the C function are the call record, the arena, the number of this block and of all blocks of the
+launch, then every parameter in order (tensors as pointers), then the run-time extents that appear in tensor types, in
+order of first appearance.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pypto.codegen.native import flow, from_buffer, from_tile
-from pypto.codegen.native.emit import Emitter, Names, Sites, Touch
+from pypto.codegen.native.emit import Emitter, Names, Sites, Touch, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.scalars import C_TYPES
@@ -71,6 +72,9 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     names, w = Names(), Writer()
     symbols = symbols_of(function)
     parameters = ["pypto_call *const call", "unsigned char *const mem"]
+    for v in (b.block, b.blocks):
+        names.of[v] = f"pp_{v.name_hint}"
+        parameters.append(f"const int64_t {names.of[v]}")
     for p in function.params:
         name = names.bind(p)
         if isinstance(p.type, TensorType):
@@ -83,8 +87,8 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     e = Emitter(w, names, sites, offsets, total, optimize, functions)
     stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
     w.line(f"/* {function.name}: {stage} stage */")
-    with w.block(f"static int64_t pp_{function.name}({', '.join(parameters)})"):
-        w.line("(void)call, (void)mem;")
+    with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
+        w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
         e.block(block)
         w.line("return 0;")
     index = {p: i for i, p in enumerate(function.params)}

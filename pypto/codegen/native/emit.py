@@ -38,7 +38,7 @@ from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
 from pypto.span import Span
 
-__all__ = ["Emitter", "Names", "Site", "Sites", "Touch"]
+__all__ = ["Emitter", "Names", "Site", "Sites", "Touch", "c_name"]
 
 
 class Site(NamedTuple):
@@ -72,72 +72,26 @@ class Touch(NamedTuple):
     loops: tuple[object, ...]
 
 
-_WORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "call",
-        "mem",
-        "main",
-        "r",
-        "c",
-        "l",
-        "i",
-        "strip",
-        "byte",
-        "b",
-    ]
-)
+def c_name(name: str) -> str:
+    """A user's name as a C identifier that is no keyword, macro, type or function of C, of a compiler, or of ours.
+
+    The prefix sees to that: nothing else begins so.  A name with other than ASCII letters carries its bytes along.
+    """
+    plain = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in name)
+    return f"k_{plain}" if plain == name else f"k_{plain}_{name.encode('utf-8', 'surrogatepass').hex()}"
 
 
 class Names:
-    """C names of variables: the user's, made unique and legal."""
+    """C names of variables: the user's behind a prefix, made unique."""
 
     def __init__(self) -> None:
         self.of: dict[Var, str] = {}
-        self.used: set[str] = set(_WORDS)
+        self.used: set[str] = set()
 
     def fresh(self, hint: str) -> str:
-        base = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in hint) or "v"
-        if base[0].isdigit() or base.startswith(("pp_", "__", "PP_", "INT", "UINT")):
-            base = "x_" + base
+        base = c_name(hint)
         name, n = base, 1
-        while name in self.used or _looks_generated(name):
+        while name in self.used:
             n += 1
             name = f"{base}_u{n}"
         self.used.add(name)
@@ -148,11 +102,6 @@ class Names:
         if known is None:
             known = self.of[v] = self.fresh(v.name_hint)
         return known
-
-
-def _looks_generated(name: str) -> bool:
-    """Names like v3, t3_1, p0 belong to the loops."""
-    return name[0] in "vtpseaxib" and len(name) > 1 and all(ch.isdigit() or ch == "_" for ch in name[1:])
 
 
 class Emitter:
@@ -463,6 +412,9 @@ def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     if what == "operand":
         remedy = "fill the rest of it with pl.fillpad, or narrow the first operand with pl.set_validshape"
         return "bounds", f"an operation on {{0}} {_LINES[axis]} reads an operand of which only {{1}} are valid: {remedy}"
+    if what == "element":
+        remedy = "fill the rest of the tile with pl.fillpad, or read what is valid"
+        return "bounds", f"element {{0}} of axis {axis} is read, of which only {{1}} are valid: {remedy}"
     if what == "step":
         return "value", "a loop step of 0"
     return "empty", f"{what} of an empty region has no value"

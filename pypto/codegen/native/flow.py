@@ -371,7 +371,8 @@ def _overlap(live: Iterable[tuple[Root, int, int]], v: View) -> bool:
 
 def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
     ops, uses = run.ops, uses_of(run.ops)
-    needed = [not op.dst.root.on_chip for op in ops]
+    # What can fail is done even if nobody looks at the result.
+    needed = [not op.dst.root.on_chip or (isinstance(op, Routine) and op.fault is not None) for op in ops]
     after: Ranges = live
     for k in range(len(ops) - 1, -1, -1):
         if not needed[k] and _overlap(after, ops[k].dst):

@@ -199,14 +199,17 @@ class BufferBuilder(Base):
             self.items.append(ScalarDef(var, t.shape[axis.value], None, span))
 
     def on_buffer_get_block_idx(self, var: Var | None, call: Call, span: Span) -> None:
-        if var is not None:
-            self.items.append(ScalarDef(var, ZERO, None, span))
+        self.position(var, self.block, span)
 
-    on_buffer_get_subblock_idx = on_buffer_get_block_idx
+    def on_buffer_get_subblock_idx(self, var: Var | None, call: Call, span: Span) -> None:
+        self.position(var, ZERO, span)
 
     def on_buffer_get_block_num(self, var: Var | None, call: Call, span: Span) -> None:
+        self.position(var, self.blocks, span)
+
+    def position(self, var: Var | None, value: Expr, span: Span) -> None:
         if var is not None:
-            self.items.append(ScalarDef(var, ONE, None, span))
+            self.items.append(ScalarDef(var, value, None, span))
 
 
 def _shape(t: BufferType) -> tuple[int, int]:

@@ -7,7 +7,6 @@ control flow joins, the joined tiles must lie in the same place, or the function
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from pypto.codegen.native import windows
@@ -26,22 +25,25 @@ from pypto.codegen.native.access import (
     View,
     same_mapping,
 )
+from pypto.codegen.native.kinds import HANDLERS
+from pypto.codegen.native.partial import partial
+from pypto.codegen.native.products import product, rows_check
+from pypto.codegen.native.rectangles import dtype_of, elements, extents, flat_valid, need, pair, strides, valid_rect, whole
 from pypto.codegen.native.structure import Base
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace, PadValue, TileLayout
+from pypto.enums import MemorySpace, PadValue
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import arith, ops, scalar
-from pypto.ir.expr import Call, ConstFloat, ConstInt, Expr, MakeTuple, MemRef, Var, const_index
+from pypto.ir.expr import Call, ConstFloat, ConstInt, Expr, MemRef, Var, const_index
 from pypto.ir.lanes import LaneProgram, lane_type
-from pypto.ir.opdef import FULL, MASK, SCALAR, UNUSED, Lanewise, OpDef, Reduce, Special
+from pypto.ir.opdef import FULL, MASK, PART, SCALAR, UNUSED, Lanewise, Matmul, OpDef, Reduce, Special
+from pypto.ir.ops.casts import cast_lanes
 from pypto.ir.program import Function
-from pypto.ir.shaped import TensorType, TileType, const_dim, const_dims
+from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.ir.types import Type
 from pypto.span import Span
 
 __all__ = ["build", "copy_program", "pad_value"]
-
-_ROW_MAJOR = TileLayout.row_major
 
 
 def copy_program(dtype: DataType) -> LaneProgram:
@@ -75,13 +77,11 @@ class TileBuilder(Base):
         assert isinstance(t, TileType)
         if t.memref is None or t.memory_space is None:
             raise InternalError(f"{self.function.name}: tile '{var.name_hint}' has no place in memory")
-        if not t.layout.is_flat:
-            raise NotSupportedError(f"tile '{var.name_hint}': fractal layouts are not executed natively yet", var.span)
         return self.dense(t, self.address(t.memref, t.memory_space))
 
     def dense(self, t: TileType, address: int) -> View:
-        rows, cols = _extents(t)
-        row, col = (cols, 1) if t.layout.blayout is _ROW_MAJOR else (1, rows)
+        rows, cols = extents(t)
+        row, col = strides(t)
         assert t.memory_space is not None
         high = address + rows * cols * t.dtype.get_byte()
         self.used[t.memory_space] = max(self.used.get(t.memory_space, 0), high)
@@ -133,10 +133,14 @@ class TileBuilder(Base):
         if op is None:
             raise InternalError(f"{self.function.name}: a device function calls '{call.op.name}'")
         s = op.semantics
-        if isinstance(s, Lanewise):
-            self.lanewise(op, s, _need(var), call, span)
+        if isinstance(s, Lanewise) and PART in s.patterns:
+            partial(self, op, s, need(var), call, span)
+        elif isinstance(s, Lanewise):
+            self.lanewise(op, s, need(var), call, span)
         elif isinstance(s, Reduce):
-            self.reduce(op, s, _need(var), call, span)
+            self.reduce(op, s, need(var), call, span)
+        elif isinstance(s, Matmul):
+            self.matmul(op, s, need(var), call, span)
         else:
             self.special(op, s, var, call, span)
 
@@ -146,9 +150,9 @@ class TileBuilder(Base):
             if pattern == UNUSED:
                 continue
             if pattern == SCALAR:
-                operands.append(Operand(SCALAR, None, e, _dtype(e.type)))
+                operands.append(Operand(SCALAR, None, e, dtype_of(e.type)))
             else:
-                operands.append(Operand(pattern, self.view(e), None, _dtype(e.type)))
+                operands.append(Operand(pattern, self.view(e), None, dtype_of(e.type)))
         t = var.type
         assert isinstance(t, TileType)
         rect = call.args[0].type if s.result == MASK else t
@@ -157,24 +161,37 @@ class TileBuilder(Base):
             if pattern not in (SCALAR, UNUSED) and isinstance(e.type, TileType):
                 self.check(windows.operand_check(pattern, e.type, rect, span))
         program = s.build(tuple(o.dtype for o in operands), t.dtype, call.kwargs)
-        rows, cols = _valid(rect)
+        rows, cols = valid_rect(rect)
         self.items.append(LaneOp(program, tuple(operands), self.view(var), rows, cols, s.result == MASK, op.concept, span))
 
     def reduce(self, op: OpDef, s: Reduce, var: Var, call: Call, span: Span) -> None:
         t = call.args[0].type
         assert isinstance(t, TileType)
-        rows, cols = _valid(t)
+        rows, cols = valid_rect(t)
         extent = cols if s.axis == 1 else rows
         if const_dim(extent) is None:
             self.items.append(Check(op.concept, ((scalar.gt(extent, ZERO), 0, (ZERO, ZERO, ZERO)),), (), span))
         self.items.append(ReduceOp(s, self.view(call.args[0]), self.view(var), rows, cols, op.concept, span))
 
+    def matmul(self, op: OpDef, s: Matmul, var: Var, call: Call, span: Span) -> None:
+        dst = self.view(var)
+        if s.acc is not None:
+            rows, cols = whole(var.type)
+            self.copy(dst, self.view(call.args[s.acc]), rows, cols, op.concept, span)
+        self.check(rows_check(s, call, span))
+        operands = [self.view(call.args[i]) for i in (s.lhs, s.rhs, s.bias) if i is not None]
+        self.items += product(op, s, dst, operands, call, span)
+
     def copy(self, dst: View, src: View, rows: Expr, cols: Expr, name: str, span: Span) -> None:
         if not same_mapping(dst, src):
             operand = Operand(FULL, src, None, src.dtype)
-            self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, rows, cols, False, name, span))
+            self.items.append(LaneOp(_converted(src.dtype, dst.dtype), (operand,), dst, rows, cols, False, name, span))
 
     def special(self, op: OpDef, s: Special, var: Var | None, call: Call, span: Span) -> None:
+        apart = HANDLERS.get(s.kind)
+        if apart is not None:
+            apart(self, op, var, call, span)
+            return
         handler = getattr(self, f"on_{s.kind}", None)
         if handler is None:
             raise InternalError(f"{self.function.name}: no native form of {op.name}")
@@ -194,23 +211,23 @@ class TileBuilder(Base):
         self.used[space] = at + (size.value + 63) // 64 * 64
 
     def on_load(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        var = _need(var)
+        var = need(var)
         root, t = self.tensor(call.args[0])
-        offsets, shapes = _elements(call.args[1]), _elements(call.args[2])
+        offsets, shapes = elements(call.args[1]), elements(call.args[2])
         tile = var.type
         assert isinstance(tile, TileType)
-        valid = _window_valid(tile, shapes, _elements(call.args[3]))
+        valid = _window_valid(tile, shapes, elements(call.args[3]))
         self.check(windows.extent_check(valid, shapes, span))
         self.check(windows.transfer_check(offsets, valid, t.shape, span))
-        rows, cols = _valid(tile)
+        rows, cols = valid_rect(tile)
         self.transfer(self.view(var), root, t, offsets, shapes, valid, rows, cols, tile, False, span)
 
     def on_store(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         tile = call.args[0].type
         assert isinstance(tile, TileType)
         root, t = self.tensor(call.args[2])
-        offsets = _elements(call.args[1])
-        shapes = _elements(call.args[3]) if len(call.args) > 3 else tile.shape
+        offsets = elements(call.args[1])
+        shapes = elements(call.args[3]) if len(call.args) > 3 else tile.shape
         valid, rows, cols = _stored(tile, shapes, span)
         self.check(windows.transfer_check(offsets, valid, t.shape, span))
         if var is not None:
@@ -240,14 +257,17 @@ class TileBuilder(Base):
         if gm is not None and windows.are_first_rows(valid, shapes):
             dst, src = (gm, tile_view) if store else (tile_view, gm)
             operand = Operand(FULL, src, None, src.dtype)
-            self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, rows, cols, False, name, span))
+            self.items.append(LaneOp(_converted(src.dtype, dst.dtype), (operand,), dst, rows, cols, False, name, span))
             return
+        if tile_view.dtype is not t.dtype:
+            what = f"storing {tile_view.dtype} sums as {t.dtype} into a window that is no rows and columns"
+            raise NotSupportedError(what, span, "store into a 2-D tensor, or convert the tile first with pl.cast")
         strides = windows.tensor_strides(t)
         offset: Expr = ZERO
         for o, st in zip(offsets, strides, strict=True):
             offset = arith.add(offset, arith.mul(o, st))
         window = View(root, t.dtype, 0, offset, ZERO, ZERO, window=tuple(zip(offsets, shapes, strict=True)))
-        inner = windows.window_strides(_extents(tile)[1], shapes)
+        inner = windows.window_strides(extents(tile)[1], shapes)
         if store:
             self.items.append(Copies(window, tile_view, valid, strides, inner, name, span))
         else:
@@ -270,6 +290,9 @@ class TileBuilder(Base):
             raise NotSupportedError("an atomic store needs a window that is rows and columns", span)
         add = ops.get("tile.add").semantics
         assert isinstance(add, Lanewise)
+        if source.dtype is not t.dtype:
+            what = f"adding {source.dtype} sums to a {t.dtype} tensor"
+            raise NotSupportedError(what, span, f"convert the tile first: pl.cast(tile, pl.{t.dtype.name})")
         program = add.build((t.dtype, t.dtype), t.dtype, {})
         operands = (Operand(FULL, gm, None, t.dtype), Operand(FULL, source, None, t.dtype))
         self.items.append(LaneOp(program, operands, gm, rows, cols, False, "store (atomic add)", span))
@@ -277,55 +300,58 @@ class TileBuilder(Base):
     # Tiles are copied whole: what is not valid now may be declared valid again.
 
     def on_copy(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        rows, cols = _whole(_need(var).type)
-        self.copy(self.view(_need(var)), self.view(call.args[0]), rows, cols, op.concept, span)
+        rows, cols = whole(need(var).type)
+        self.copy(self.view(need(var)), self.view(call.args[0]), rows, cols, op.concept, span)
 
     def on_extract(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        rows, cols = _whole(_need(var).type)
+        rows, cols = whole(need(var).type)
         source = self.view(call.args[0]).shifted(call.args[1], call.args[2])
-        self.inside((call.args[1], call.args[2]), _need(var).type.shape, call.args[0].type.shape, span)  # type: ignore[attr-defined]
-        self.copy(self.view(_need(var)), source, rows, cols, op.concept, span)
+        self.inside((call.args[1], call.args[2]), need(var).type.shape, call.args[0].type.shape, span)  # type: ignore[attr-defined]
+        self.copy(self.view(need(var)), source, rows, cols, op.concept, span)
 
     def on_insert(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        target, result = self.view(call.args[0]), self.view(_need(var))
-        rows, cols = _whole(call.args[0].type)
+        target, result = self.view(call.args[0]), self.view(need(var))
+        rows, cols = whole(call.args[0].type)
         self.copy(result, target, rows, cols, op.concept, span)
-        r, c = _pair(_elements(call.args[2]))
-        rows, cols = _whole(call.args[1].type)
+        r, c = pair(elements(call.args[2]))
+        rows, cols = valid_rect(call.args[1].type)
         self.inside((r, c), call.args[1].type.shape, call.args[0].type.shape, span)  # type: ignore[attr-defined]
         self.copy(result.shifted(r, c), self.view(call.args[1]), rows, cols, op.concept, span)
 
     def on_pad(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        source, dst = self.view(call.args[0]), self.view(_need(var))
-        rows, cols = _valid(call.args[0].type)
+        source, dst = self.view(call.args[0]), self.view(need(var))
+        rows, cols = valid_rect(call.args[0].type)
         self.copy(dst, source, rows, cols, op.concept, span)
-        t = _need(var).type
-        height, width = _extents(t)
+        t = need(var).type
+        height, width = extents(t)
         if not (arith.is_const(rows, height) and arith.is_const(cols, width)):
-            value = pad_value(call.kwargs.get("pad_value", PadValue.zero), _dtype(t))
+            value = pad_value(call.kwargs.get("pad_value", PadValue.zero), dtype_of(t))
             self.items.append(Outside(dst, rows, cols, height, width, value, op.concept, span))
 
     def on_fill(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        t = _need(var).type
-        operand = Operand(SCALAR, None, call.args[1], _dtype(t))
-        rows, cols = _valid(t)
-        self.items.append(LaneOp(copy_program(_dtype(t)), (operand,), self.view(_need(var)), rows, cols, False, op.concept, span))
+        t = need(var).type
+        operand = Operand(SCALAR, None, call.args[1], dtype_of(t))
+        rows, cols = valid_rect(t)
+        self.items.append(
+            LaneOp(copy_program(dtype_of(t)), (operand,), self.view(need(var)), rows, cols, False, op.concept, span)
+        )
 
     def on_view(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        var = _need(var)
+        var = need(var)
         source, t = self.view(call.args[0]), var.type
         assert isinstance(t, TileType)
         if op.concept == "slice":
-            r, c = _pair(_elements(call.args[2]))
-            self.inside((r, c), _elements(call.args[1]), call.args[0].type.shape, span)  # type: ignore[attr-defined]
+            r, c = pair(elements(call.args[2]))
+            self.inside((r, c), elements(call.args[1]), call.args[0].type.shape, span)  # type: ignore[attr-defined]
             self.views[var] = source.shifted(r, c)
+        elif op.concept == "transpose_view":
+            self.views[var] = source.transposed()
         elif op.concept == "set_validshape":
             self.views[var] = source
             self.check(windows.extent_check(t.valid, t.shape, span))
         else:  # a relabel of dense bytes
             self.require(_dense(source, call.args[0].type), var, "a relabel of a strided window")
-            rows, cols = _extents(t)
-            row, col = (cols, 1) if t.layout.blayout is _ROW_MAJOR else (1, rows)
+            row, col = strides(t)
             scale = source.dtype.get_byte()
             offset = source.offset
             if t.dtype.get_byte() != scale:
@@ -339,7 +365,11 @@ class TileBuilder(Base):
     def on_read(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
             return
-        self.items.append(ScalarDef(var, None, self.element(call, span), span))
+        view = self.element(call, span)
+        t = call.args[0].type
+        assert isinstance(t, (TileType, TensorType))
+        self.check(windows.element_check(elements(call.args[1]), t, span))
+        self.items.append(ScalarDef(var, None, view, span))
 
     def on_write(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         self.items.append(ElementWrite(self.element(call, span), call.args[2], span))
@@ -351,7 +381,7 @@ class TileBuilder(Base):
             self.views[var] = self.view(call.args[0])
 
     def element(self, call: Call, span: Span) -> View:
-        indices = _elements(call.args[1])
+        indices = elements(call.args[1])
         ones = (ONE,) * len(indices)
         t = call.args[0].type
         if isinstance(t, TensorType):
@@ -361,13 +391,14 @@ class TileBuilder(Base):
             assert view is not None
             return view
         self.inside(indices, ones, t.shape, span)  # type: ignore[attr-defined]
-        r, c = _pair(indices)
+        r, c = pair(indices)
         return self.view(call.args[0]).shifted(r, c)
 
     def on_query(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
             return
-        value: Expr = ONE if op.concept == "get_block_num" else ZERO
+        positions: dict[str, Expr] = {"get_block_idx": self.block, "get_block_num": self.blocks}
+        value = positions.get(op.concept, ZERO)
         if op.concept == "dim":
             t, axis = call.args[0].type, call.args[1]
             assert isinstance(axis, ConstInt)
@@ -378,46 +409,9 @@ class TileBuilder(Base):
 # -- helpers -------------------------------------------------------------------------------------------------------
 
 
-def _need(var: Var | None) -> Var:
-    if var is None:
-        raise InternalError("a tile operation without a result")
-    return var
-
-
-def _dtype(t: Type) -> DataType:
-    return t.dtype  # type: ignore[attr-defined,no-any-return]
-
-
-def _elements(e: Expr) -> tuple[Expr, ...]:
-    assert isinstance(e, MakeTuple)
-    return e.elements
-
-
-def _pair(values: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-    return (ZERO, values[0]) if len(values) == 1 else (values[0], values[1])
-
-
-def _extents(t: Type) -> tuple[int, int]:
-    """Physical rows and columns of a tile; all axes but the last are its rows, in row-major order."""
-    assert isinstance(t, TileType)
-    dims = const_dims(t.shape)
-    if dims is None:
-        raise InternalError(f"a tile of shape {t.shape} reached code generation")
-    return prod(dims[:-1]), dims[-1]
-
-
-def _whole(t: Type) -> tuple[Expr, Expr]:
-    rows, cols = _extents(t)
-    return const_index(rows), const_index(cols)
-
-
-def _valid(t: Type) -> tuple[Expr, Expr]:
-    assert isinstance(t, TileType)
-    return _pair_valid(t.valid)
-
-
-def _pair_valid(v: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-    return arith.product(v[:-1]), v[-1]
+def _converted(source: DataType, target: DataType) -> LaneProgram:
+    """What a transfer does to an element: sums leave the matrix unit in the tensor's type."""
+    return copy_program(target) if source is target else cast_lanes(source, target, None)
 
 
 def _stored(tile: TileType, shapes: tuple[Expr, ...], span: Span) -> tuple[tuple[Expr, ...], Expr, Expr]:
@@ -426,9 +420,9 @@ def _stored(tile: TileType, shapes: tuple[Expr, ...], span: Span) -> tuple[tuple
         # A valid extent is never more than the tile's own.
         whole = [arith.same(e, n) for e, n in zip(shapes, tile.shape, strict=True)]
         valid = tuple(v if w else arith.minimum(v, e) for v, e, w in zip(tile.valid, shapes, whole, strict=True))
-        return valid, *_pair_valid(valid)
-    rows, cols = _pair_valid(shapes)
-    have = _valid(tile)
+        return valid, *flat_valid(valid)
+    rows, cols = flat_valid(shapes)
+    have = valid_rect(tile)
     if not (arith.same(have[0], rows) and arith.same(have[1], cols)):
         raise NotSupportedError(
             "a tile that covers its window in part, in a window of another rank", span, "reshape the tensor or the tile"
@@ -443,7 +437,7 @@ def _window_valid(tile: TileType, shapes: tuple[Expr, ...], valid: tuple[Expr, .
 
 def _dense(v: View, t: Type) -> bool:
     """Whether the view's elements are adjacent in row-major order of `t`."""
-    rows, cols = _extents(t)
+    rows, cols = extents(t)
     row_major = arith.is_const(v.col, 1) and (rows == 1 or arith.is_const(v.row, cols))
     return row_major or (cols == 1 and arith.is_const(v.row, 1))
 

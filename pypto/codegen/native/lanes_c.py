@@ -81,7 +81,7 @@ def _instruction(instr: Instr, a: Sequence[str], types: Sequence[str]) -> str:
     if op == "fma":
         return f"__builtin_fmaf({a[0]}, {a[1]}, {a[2]})"
     if op == "cremf":
-        return f"__builtin_fmodf({a[0]}, {a[1]})"
+        return f"pp_fmod_f32({a[0]}, {a[1]})"
     if op in _CALLS:
         return f"__builtin_{_CALLS[op]}{'f' if t == 'f32' else ''}({a[0]})"
     if op == "neg":
@@ -92,15 +92,22 @@ def _instruction(instr: Instr, a: Sequence[str], types: Sequence[str]) -> str:
         return f"~{a[0]}"
     if op in _DIVISIONS:
         return f"pp_{_DIVISIONS[op]}_{t}({a[0]}, {a[1]})"
-    if op == "shl":
-        return f"({LANE_C[t]})(({LANE_C['u' + t[1:]]}){a[0]} << {a[1]})"
-    if op == "shr":
-        return f"{a[0]} >> {a[1]}"
+    if op in ("shl", "shr"):
+        return _shift(op, t, a)
     if op == "bits":
         return _bits(a[0], types[0], t)
     if op == "cvt":
         return _convert(a[0], types[0], t)
     raise InternalError(f"no C form of the lane instruction {op}")
+
+
+def _shift(op: str, t: str, a: Sequence[str]) -> str:
+    """Amounts outside 0..width-1 shift everything out; C leaves them undefined."""
+    x, n = a
+    width = int(t[1:])
+    if n.isdecimal() and int(n) < width:
+        return f"({LANE_C[t]})(({LANE_C['u' + t[1:]]}){x} << {n})" if op == "shl" else f"{x} >> {n}"
+    return f"pp_{op}_{t}({x}, {n})"
 
 
 _SIXTEEN = ("f16", "bf16", "u16", "i16")

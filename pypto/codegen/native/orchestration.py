@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.device import DeviceCode, symbols_of
-from pypto.codegen.native.emit import Sites
+from pypto.codegen.native.emit import Sites, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.scalars import C_TYPES
 from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, scalar_type
 from pypto.dtypes import DataType
 from pypto.errors import CompileError, InternalError, NotSupportedError
-from pypto.ir import ops
+from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
-from pypto.ir.shaped import TensorType, const_dims
+from pypto.ir.shaped import TensorType, const_dims, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
     BreakStmt,
@@ -64,9 +64,13 @@ class Entry(NamedTuple):
 class EntryWriter(TensorValues):
     """Writes the body of `pypto_entry`."""
 
-    def __init__(self, function: Function, devices: dict[str, DeviceCode], sites: Sites, arena: int) -> None:
+    def __init__(
+        self, function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
+    ) -> None:
         super().__init__(function.name, sites, arena, _carried_tensors(function))
         self.function, self.devices = function, devices
+        self.wrappers = wrappers
+        self.position = ("0", "1")  # number of the block, and of all blocks, of the launch around this place
         self.launches: list[Launch] = []
         self.depth = 0
         self.returned: tuple[Expr, ...] = ()
@@ -112,7 +116,8 @@ class EntryWriter(TensorValues):
             if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tensor.create":
                 created[s.var] = s.var
         found: dict[Var, None] = {}
-        sources = _aliases(self.function, self.devices)
+        callees = {**self.wrappers, **{n: d.function for n, d in self.devices.items()}}
+        sources = _aliases(self.function, callees)
         for s in top:
             if isinstance(s, ReturnStmt):
                 for v in s.value:
@@ -121,6 +126,16 @@ class EntryWriter(TensorValues):
                     if isinstance(v, Var) and v in created:
                         found[v] = None
         return list(found)
+
+    def type_of(self, param: int) -> TensorType:
+        t = (*self.function.params, *self.hidden)[param].type
+        assert isinstance(t, TensorType)
+        return t
+
+    def is_whole(self, t: TensorValue) -> bool:
+        """Whether a value is all of its parameter, in the same order."""
+        assert t.param is not None
+        return arith.same(arith.product(t.type.shape), arith.product(self.type_of(t.param).shape)) and is_packed(t.type)
 
     def results(self) -> tuple[int, ...] | None:
         out = []
@@ -131,6 +146,12 @@ class EntryWriter(TensorValues):
                     f"{self.function.name}: a returned value is neither a parameter nor a temporary of the entry",
                     v.span,
                     "write it into a pl.Out parameter and return that",
+                )
+            if not self.is_whole(t) or not same_dims(t.type.shape, self.type_of(t.param).shape):
+                raise NotSupportedError(
+                    f"{self.function.name}: a returned value is a window or a view of a parameter",
+                    v.span,
+                    "write it into a pl.Out parameter and return that, or take the window of what the kernel returns",
                 )
             out.append(t.param)
         return tuple(out) or None
@@ -302,9 +323,10 @@ class EntryWriter(TensorValues):
         """A device function, called directly."""
         code = self.devices.get(call.op.name)
         if code is None:
-            raise NotSupportedError(f"a call of '{call.op.name}' is not executed on the host yet", span)
+            self.expand(var, call, span)
+            return
         callee = code.function
-        arguments = ["call", "mem"]
+        arguments = ["call", "mem", *(self.position if "core_num" not in call.attrs else ("0", "1"))]
         known: dict[Var, Expr] = {}
         roots: list[int | None] = []
         for p, a in zip(callee.params, call.args, strict=True):
@@ -312,6 +334,8 @@ class EntryWriter(TensorValues):
                 t = self.tensor(a)
                 arguments.append(t.pointer)
                 roots.append(t.param)
+                if t.param is not None and not self.is_whole(t):
+                    self.direct.add(t.param)  # what is where in it, the kernel does not know
                 self.match(p.type, t.type, known, callee, span)
             else:
                 arguments.append(self.expr(a))
@@ -319,11 +343,56 @@ class EntryWriter(TensorValues):
         arguments += [self.expr(known[s]) for s in code.symbols]
         self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0))
         with self.w.block(""):
-            self.w.line(f"const int64_t failed = pp_{callee.name}({', '.join(arguments)});")
+            self.w.line(f"const int64_t failed = kernel_{c_name(callee.name)}({', '.join(arguments)});")
             self.w.line("if (failed) {")
             self.w.line("    return failed;")
             self.w.line("}")
         self.bind_results(var, callee, call)
+
+    def expand(self, var: Var | None, call: Call, span: Span) -> None:
+        """A launch of blocks, or a group of kernels: its function in place, once for each block, one after the other."""
+        callee = self.wrappers.get(call.op.name)
+        if callee is None:
+            raise NotSupportedError(
+                f"a call of '{call.op.name}' is not executed on the host yet", span, "call kernels, or make it inline"
+            )
+        outer = self.position, self.returned
+        names = dict(self.names.of)
+        with self.w.block(""):
+            known: dict[Var, Expr] = {}
+            given: list[tuple[Var, str]] = []
+            for p, a in zip(callee.params, call.args, strict=True):
+                if isinstance(p.type, TensorType):
+                    self.tensors[p] = self.tensor(a)
+                    self.match(p.type, self.tensors[p].type, known, callee, span)
+                else:
+                    given.append((p, self.expr(a)))
+            given += [(s, self.expr(known[s])) for s in symbols_of(callee)]
+            for v, text in given:
+                if text != names.get(v):  # an extent may be the caller's own
+                    self.names.of[v] = self.names.fresh(v.name_hint)
+                    self.w.line(f"const {scalar_type(v)} {self.names.of[v]} = {text};")
+            count = call.attrs.get("core_num")
+            if count is None:
+                self.body(callee.body)
+            else:
+                self.blocks(callee, count, span)
+        self.position, self.returned = outer
+        self.names.of = names
+        self.bind_results(var, callee, call)
+
+    def blocks(self, callee: Function, count: Expr | int, span: Span) -> None:
+        block, blocks = self.names.fresh("block_"), self.names.fresh("blocks_")
+        self.w.line(f"const int64_t {blocks} = {count if isinstance(count, int) else self.expr(count)};")
+        site = self.sites.add("value", "a launch of {0} blocks: their number must be positive", span)
+        self.w.line(f"if ({blocks} < 1) {{")
+        self.w.line(f"    return pp_fault(call, {site}, {blocks}, 0, 0);")
+        self.w.line("}")
+        self.depth += 1
+        with self.w.block(f"for (int64_t {block} = 0; {block} < {blocks}; ++{block})"):
+            self.position = (block, blocks)
+            self.body(callee.body)
+        self.depth -= 1
 
     def match(self, want: TensorType, have: TensorType, known: dict[Var, Expr], callee: Function, span: Span) -> None:
         """The caller's extents and strides for the callee's symbols."""
@@ -398,7 +467,7 @@ def _carried_tensors(f: Function) -> frozenset[Var]:
     return frozenset(yielded)
 
 
-def _aliases(f: Function, devices: dict[str, DeviceCode]) -> dict[Var, Var]:
+def _aliases(f: Function, callees: dict[str, Function]) -> dict[Var, Var]:
     """Results of calls and plain assignments, as the tensors they are."""
     out: dict[Var, Var] = {}
     for s in flatten_to_stmts(f.body):
@@ -407,8 +476,8 @@ def _aliases(f: Function, devices: dict[str, DeviceCode]) -> dict[Var, Var]:
         v = s.value
         if isinstance(v, Var):
             out[s.var] = v
-        elif isinstance(v, Call) and v.op.name in devices and isinstance(s.var.type, TensorType):
-            callee = devices[v.op.name].function
+        elif isinstance(v, Call) and v.op.name in callees and isinstance(s.var.type, TensorType):
+            callee = callees[v.op.name]
             last = flatten_to_stmts(callee.body)[-1]
             if isinstance(last, ReturnStmt) and len(last.value) == 1:
                 at = next((i for i, p in enumerate(callee.params) if p is last.value[0]), None)
@@ -418,6 +487,8 @@ def _aliases(f: Function, devices: dict[str, DeviceCode]) -> dict[Var, Var]:
     return out
 
 
-def emit_entry(function: Function, devices: dict[str, DeviceCode], sites: Sites, arena: int) -> Entry:
-    """`pypto_entry` for an orchestration function."""
-    return EntryWriter(function, devices, sites, arena).emit()
+def emit_entry(
+    function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
+) -> Entry:
+    """`pypto_entry` for an orchestration function; `wrappers`: the functions that launch blocks or groups of kernels."""
+    return EntryWriter(function, devices, wrappers, sites, arena).emit()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from pypto.dtypes import DataType
-from pypto.errors import InternalError
+from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import scalar
 from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, UnaryExpr, Var
 from pypto.ir.lanes import LANE_OF
@@ -49,6 +49,14 @@ _INFIX = {
     scalar.BitAnd: "&",
     scalar.BitOr: "|",
     scalar.BitXor: "^",
+}
+_CALLS = {
+    scalar.FloorDiv: "floordiv",
+    scalar.FloorMod: "floormod",
+    scalar.Min: "min",
+    scalar.Max: "max",
+    scalar.BitShiftLeft: "shl",
+    scalar.BitShiftRight: "shr",
 }
 # Halves are computed in FP32.
 _SUFFIX = {**LANE_OF, DataType.FP16: "f32", DataType.BF16: "f32"}
@@ -132,43 +140,61 @@ def expr_text(e: Expr, names: Mapping[Var, str]) -> str:
 
 def _binary(e: BinaryExpr, names: Mapping[Var, str]) -> str:
     kind, dtype = type(e), dtype_of(e)
-    a, b = expr_text(e.left, names), expr_text(e.right, names)
-    if kind in (scalar.FloorDiv, scalar.FloorMod):
-        if not dtype.is_int():
-            raise InternalError("floor division of floats has no rule")
-        return f"pp_{'floordiv' if kind is scalar.FloorDiv else 'floormod'}_{_SUFFIX[dtype]}({a}, {b})"
-    if kind in (scalar.Min, scalar.Max):
-        return f"pp_{'min' if kind is scalar.Min else 'max'}_{_SUFFIX[dtype]}({a}, {b})"
-    if kind in (scalar.And, scalar.Or, scalar.Xor):
+    if kind in scalar.LOGICAL:
         # Both sides are evaluated, so the operators without short circuit serve.
-        a, b = (t if dtype_of(x) is DataType.BOOL else f"({t} != 0)" for t, x in ((a, e.left), (b, e.right)))
+        a, b = (
+            expr_text(x, names) if dtype_of(x) is DataType.BOOL else f"({expr_text(x, names)} != 0)" for x in (e.left, e.right)
+        )
         return f"({a} {'&' if kind is scalar.And else '|' if kind is scalar.Or else '^'} {b})"
-    if kind in (scalar.BitShiftLeft, scalar.BitShiftRight):
-        return f"({C_TYPES[dtype]})(({a}) {'<<' if kind is scalar.BitShiftLeft else '>>'} ({b}))"
-    if kind is scalar.FloatDiv and dtype.is_int():
-        return f"pp_truncdiv_{_SUFFIX[dtype]}({a}, {b})"
+    left, right = dtype_of(e.left), dtype_of(e.right)
+    # Operands meet in their common type: C's own conversions, to int or to the unsigned type, would compute something else.
+    common = left if left is right else scalar.promote(left, right)
+    known = isinstance(e.left, ConstInt) and isinstance(e.right, ConstInt)
+    a, b = (_converted(x, common, names, known) for x in (e.left, e.right))
+    name = _CALLS.get(kind) or ("truncdiv" if kind is scalar.FloatDiv and common.is_int() else None)
+    if name is not None and (common.is_int() or kind in (scalar.Min, scalar.Max)):
+        return _fitted(f"pp_{name}_{_SUFFIX[common]}({a}, {b})", common, dtype)
     infix = _INFIX.get(kind)
     if infix is None:
-        raise InternalError(f"no C form of {kind.__name__}")
+        what = f"{kind.__name__} of {common} scalars is not executed"
+        raise NotSupportedError(what, e.span, "compute it with + - * / or on tiles")
     text = f"({a} {infix} {b})"
-    if dtype in _HALVES:
-        return f"{_HALVES[dtype]}{text}"
-    # C computes narrow integers as int: the cast brings the result back to its width.
-    return f"({C_TYPES[dtype]}){text}" if dtype.get_bit() < 32 and dtype is not DataType.BOOL else text
+    if kind in scalar.COMPARISONS:
+        return text
+    if common in _HALVES:
+        text = f"{_HALVES[common]}{text}"
+    elif common.is_int() and common.get_bit() < 32:
+        # C computes narrow integers as int: the cast brings the result back to its width.
+        text = f"({C_TYPES[common]}){text}"
+    return _fitted(text, common, dtype)
+
+
+def _converted(e: Expr, common: DataType, names: Mapping[Var, str], exactly: bool = False) -> str:
+    """An operand in the type that the operation computes in; `exactly`: a constant of C's own type int is not enough."""
+    text = _fitted(expr_text(e, names), dtype_of(e), common)
+    return f"(({C_TYPES[common]}){text})" if exactly else text
+
+
+def _fitted(text: str, source: DataType, target: DataType) -> str:
+    """A value of one category in another type of it: an integer wrapped, a float rounded once."""
+    if C_TYPES[source] == C_TYPES[target] and (source is target or target not in _HALVES):
+        return text
+    return f"{_HALVES[target]}({text})" if target in _HALVES else f"(({C_TYPES[target]}){text})"
 
 
 def _unary(e: UnaryExpr, names: Mapping[Var, str]) -> str:
-    a, dtype = expr_text(e.operand, names), dtype_of(e)
+    a, source, dtype = expr_text(e.operand, names), dtype_of(e.operand), dtype_of(e)
     if isinstance(e, scalar.Not):
         return f"(!({a}))"
+    if isinstance(e, scalar.Cast):
+        return cast_text(a, source, dtype)
+    a = _fitted(a, source, dtype)
     if isinstance(e, scalar.Neg):
         return f"({C_TYPES[dtype]})(-({a}))"
     if isinstance(e, scalar.BitNot):
         return f"({C_TYPES[dtype]})(~({a}))"
     if isinstance(e, scalar.Abs):
         return f"pp_abs_{_SUFFIX[dtype]}({a})"
-    if isinstance(e, scalar.Cast):
-        return cast_text(a, dtype_of(e.operand), dtype)
     raise InternalError(f"no C form of {type(e).__name__}")
 
 
@@ -179,10 +205,10 @@ def cast_text(text: str, source: DataType, target: DataType) -> str:
     if target is DataType.BOOL:
         return f"(({text}) != 0)"
     if target in _HALVES:
-        wide = "pp_round_f16_i64" if target is DataType.FP16 else "pp_round_bf16_i64"
-        return (
-            f"{wide}((int64_t)({text}))" if source.is_int() and source.get_bit() > 16 else f"{_HALVES[target]}((float)({text}))"
-        )
+        if not source.is_int() or source.get_bit() <= 16:
+            return f"{_HALVES[target]}((float)({text}))"
+        wide = DataType.UINT64 if source is DataType.UINT64 else DataType.INT64
+        return f"{_HALVES[target]}_{_SUFFIX[wide]}(({C_TYPES[wide]})({text}))"
     if source.is_float() and target.is_int():
         return f"pp_sat_{_SUFFIX[target]}({text})"
     return f"(({C_TYPES[target]})({text}))"

@@ -7,6 +7,7 @@ where it lies.  Invariant: a non-scalar value that meets another at a join must 
 from __future__ import annotations
 
 from pypto.codegen.native.access import ZERO, Check, ForItem, IfItem, Item, Region, Root, ScalarDef, WhileItem
+from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import scalar
@@ -30,6 +31,8 @@ class Base:
         self.items: list[Item] = []
         self.used: dict[MemorySpace, int] = {}
         self.body = Region(())
+        # The position of this run of the kernel in its launch.
+        self.block, self.blocks = (Var(n, ScalarType.of(DataType.INDEX)) for n in ("block", "blocks"))
         for p in function.params:
             if isinstance(p.type, TensorType):
                 self.tensors[p] = Root(MemorySpace.DDR, p)

@@ -22,6 +22,7 @@ from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var, const_index
 from pypto.ir.layout import physical_bytes
+from pypto.ir.ops.rearrange import transposed_axes
 from pypto.ir.shaped import TensorType, TensorView, const_dims
 from pypto.ir.types import ScalarType
 from pypto.span import Span
@@ -131,6 +132,17 @@ class TensorValues:
         if not is_packed(parent.type):
             raise NotSupportedError("a reshape of a strided window", span, "reshape the whole tensor first, then slice it")
         self.tensors[var] = parent._replace(type=var.type)
+
+    def on_tensor_transpose(self, var: Var | None, call: Call, span: Span) -> None:
+        """The same pointer under exchanged strides."""
+        if var is None:
+            return
+        parent = self.tensor(call.args[0])
+        a, b = transposed_axes(call)
+        strides = list(windows.tensor_strides(parent.type))
+        strides[a], strides[b] = strides[b], strides[a]
+        assert isinstance(var.type, TensorType)
+        self.tensors[var] = parent._replace(type=var.type.replace(tensor_view=_strided(var.type, tuple(strides))))
 
     on_tensor_view = on_tensor_set_validshape = on_tensor_reshape
 

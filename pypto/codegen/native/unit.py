@@ -72,12 +72,15 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         )
     sites, functions = Sites(), LaneFunctions()
     devices: dict[str, DeviceCode] = {}
+    wrappers: dict[str, Function] = {}
     for name in _reachable(program, main):
         f = program.get_function(name)
         if f is not None and f.is_device:
             devices[name] = emit_device(f, addressed, optimize, sites, functions)
+        elif f is not None and f.func_type in (FunctionType.Spmd, FunctionType.Group):
+            wrappers[name] = f
     arena = max((d.scratch for d in devices.values()), default=0)
-    e = emit_entry(main, devices, sites, (arena + 63) // 64 * 64)
+    e = emit_entry(main, devices, wrappers, sites, (arena + 63) // 64 * 64)
     headers = [f'#include "{h}"' for h in ("pypto_kernel.h", *functions.headers)]
     parts = [*headers, "", *functions.definitions, *(d.text for d in devices.values()), e.text]
     symbols = symbols_of(main)

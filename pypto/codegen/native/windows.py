@@ -16,7 +16,16 @@ from pypto.ir.opdef import COL, MASK, ROW
 from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.span import Span
 
-__all__ = ["are_first_rows", "extent_check", "operand_check", "tensor_strides", "transfer_check", "window_strides", "window_view"]
+__all__ = [
+    "are_first_rows",
+    "element_check",
+    "extent_check",
+    "operand_check",
+    "tensor_strides",
+    "transfer_check",
+    "window_strides",
+    "window_view",
+]
 
 
 def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
@@ -117,3 +126,14 @@ def operand_check(pattern: str, t: TileType, rect: TileType, span: Span) -> Chec
             continue
         conditions.append((scalar.le(read, held), axis, (read, held, ZERO)))
     return Check("operand", tuple(conditions), (), span) if conditions else None
+
+
+def element_check(indices: Sequence[Expr], t: TileType | TensorType, span: Span) -> Check | None:
+    """The element that is read must be a valid one; None where that is known, or the shape says it all."""
+    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    for axis, (i, held, have) in enumerate(zip(indices, t.valid, t.shape, strict=True)):
+        a, n = const_dim(i), const_dim(held)
+        if arith.same(held, have) or (a is not None and n is not None and a < n):
+            continue
+        conditions.append((scalar.lt(i, held), axis, (i, held, ZERO)))
+    return Check("element", tuple(conditions), (), span) if conditions else None

@@ -11,7 +11,30 @@ from typing import Any
 
 from pypto.ir.expr import Call, Expr
 from pypto.ir.opdef import Dsl, OpDef, OpRejected
-from pypto.ir.ops import buffer, casts, compare, elementwise, expand, memory, memory_dsl, reduce, views
+from pypto.ir.ops import (
+    bitwise,
+    buffer,
+    casts,
+    combined,
+    compare,
+    elementwise,
+    expand,
+    gather_compare,
+    gathers,
+    generate,
+    indexing_dsl,
+    lanes,
+    matmul,
+    memory,
+    memory_dsl,
+    paging,
+    rearrange,
+    reduce,
+    scatters,
+    sorting,
+    trigonometry,
+    views,
+)
 from pypto.ir.types import Type
 from pypto.span import Span
 
@@ -19,22 +42,45 @@ __all__ = ["ALL", "DSL", "TABLE", "create_op_call", "find", "find_dsl", "get"]
 
 ALL: tuple[OpDef, ...] = (
     *elementwise.OPS,
+    *combined.OPS,
+    *bitwise.OPS,
+    *trigonometry.OPS,
     *compare.OPS,
     *casts.OPS,
     *reduce.OPS,
     *expand.OPS,
     *memory.OPS,
     *views.OPS,
+    *generate.OPS,
+    *rearrange.OPS,
+    *gathers.OPS,
+    *gather_compare.OPS,
+    *scatters.OPS,
+    *sorting.OPS,
+    *paging.OPS,
+    *matmul.OPS,
+    *lanes.OPS,
     *buffer.OPS,
 )
 TABLE: Mapping[str, OpDef] = MappingProxyType({op.name: op for op in ALL})
 DSL: tuple[Dsl, ...] = (
     *elementwise.DSL,
+    *combined.DSL,
+    *bitwise.DSL,
+    *trigonometry.DSL,
     *compare.DSL,
     *casts.DSL,
     *reduce.DSL,
     *expand.DSL,
     *memory_dsl.DSL,
+    *generate.DSL,
+    *rearrange.DSL,
+    *indexing_dsl.DSL,
+    *gather_compare.DSL,
+    *sorting.DSL,
+    *paging.DSL,
+    *matmul.DSL,
+    *lanes.DSL,
 )
 _DSL_TABLE: Mapping[tuple[str, str], Dsl] = MappingProxyType({(space, d.name): d for d in DSL for space in d.namespaces})
 

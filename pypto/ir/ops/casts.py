@@ -20,7 +20,7 @@ from pypto.ir.scalar import cast as scalar_cast
 from pypto.ir.shaped import ShapedType
 from pypto.ir.types import ScalarType, Type
 
-__all__ = ["DSL", "MODES", "OPS", "cast_lanes", "scalar_cast_lanes"]
+__all__ = ["DSL", "MODES", "OPS", "cast_lanes", "convert", "scalar_cast_lanes"]
 
 MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
 _NONE, _RINT, _ROUND, _FLOOR, _CEIL, _TRUNC, _ODD = range(7)
@@ -30,7 +30,7 @@ _DEFAULT = -1  # no mode given
 def cast_lanes(source: DataType, target: DataType, mode: int | None) -> LaneProgram:
     """The conversion of one element; `mode` None is the default of the pair."""
     return program(
-        _cast, (lane_type(source),), lane_type(target), lane_type(target), _DEFAULT if mode is None else mode, target.is_float()
+        convert, (lane_type(source),), lane_type(target), lane_type(target), _DEFAULT if mode is None else mode, target.is_float()
     )
 
 
@@ -39,7 +39,8 @@ def scalar_cast_lanes(source: DataType, target: DataType) -> LaneProgram:
     return cast_lanes(source, target, _TRUNC if source.is_float() and not target.is_float() else None)
 
 
-def _cast(b: Builder, x: Lane, target: str, mode: int, to_float: bool) -> Lane:
+def convert(b: Builder, x: Lane, target: str, mode: int, to_float: bool) -> Lane:
+    """x as a lane of the type `target`; `mode` as in the list of modes."""
     from_float = x.type in ("f32", "f16", "bf16")
     if x.type == target:
         return x
@@ -119,9 +120,11 @@ def _to_int(b: Builder, x: Lane, target: str, mode: int) -> Lane:
     r = rounded(b, x, mode)
     over, under = r >= high, r < low
     safe = b.select(over | under | x.is_nan(), b.const(0.0, "f32"), r)
-    n = safe.to(target)
-    n = b.select(under, b.const(int(low), target), n)
-    return b.select(over, b.const(int(high) - 1, target), n)
+    # The limits are put in where the number is 0: of a chain of choices C compilers make branches, and no vectors.
+    n, zero = safe.to(target), b.const(0, target)
+    if signed:
+        n = n | b.select(under, b.const(int(low), target), zero)
+    return n | b.select(over, b.const(int(high) - 1, target), zero)
 
 
 def _narrow_float(b: Builder, x: Lane, target: str, mode: int) -> Lane:
@@ -240,6 +243,8 @@ def _cast_scalar(x: Expr, target: DataType) -> Expr:
         bits = target.get_bit()
         value = x.value & ((1 << bits) - 1)
         return ConstInt(value - (1 << bits) if target.is_signed_int() and value >> (bits - 1) else value, target, x.span)
+    if isinstance(x, ConstInt) and abs(x.value) > 1 << 53:
+        return scalar_cast(x, target, x.span)  # a double would round it a first time
     if isinstance(x, (ConstInt, ConstFloat, ConstBool)) and target.is_float():
         return ConstFloat(float(x.value), target, x.span)
     return scalar_cast(x, target, x.span)

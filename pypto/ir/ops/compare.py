@@ -45,7 +45,7 @@ from pypto.ir.ops.rules import (
     tensor_result,
     tile_result,
 )
-from pypto.ir.shaped import ShapedType, TileType, TileView, const_dim, same_dims
+from pypto.ir.shaped import ShapedType, TensorType, TileType, TileView, const_dim, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["COMPARISONS", "DSL", "OPS", "mask_type"]
@@ -244,6 +244,10 @@ OPS: tuple[OpDef, ...] = (
 
 def _cmp_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     x, y = a["lhs"], a["rhs"]
+    if isinstance(a["cmp_type"], bool) or not isinstance(a["cmp_type"], int):
+        numbers = ", ".join(f"{i} ({name})" for i, name in enumerate(COMPARISONS))
+        hint = f"write one of {numbers}, or an operator: a < b"
+        raise OpRejected(f"cmp_type must be a number, got {a['cmp_type']!r}", hint, TypeError)
     kind = {"cmp_type": a["cmp_type"]}
     if not is_scalar(y):
         level = level_of("cmp", space, (x, y))
@@ -252,11 +256,22 @@ def _cmp_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     return ctx.op(f"{level}.cmps", (x, element_scalar(y, x.type.dtype)), kind)
 
 
+def _only_tiles(name: str, *values: Expr) -> None:
+    if any(isinstance(v.type, TensorType) for v in values):
+        hint = (
+            "load the tensors with pl.load, or compute with the comparison itself, which is 1 or 0 for each element of a "
+            "tensor: m = x > t, then m * x + (1 - m) * y"
+        )
+        raise OpRejected(f"pl.{name} selects between tiles, got a tensor", hint, TypeError)
+
+
 def _sel_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
+    _only_tiles("sel", a["mask"], a["lhs"], a["rhs"], a["tmp"])
     return ctx.op("tile.sel", (a["mask"], a["lhs"], a["rhs"], a["tmp"]))
 
 
 def _sels_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
+    _only_tiles("sels", a["mask"], a["src"], a["tmp"])
     return ctx.op("tile.sels", (a["mask"], a["src"], a["tmp"], element_scalar(a["scalar"], a["src"].type.dtype)))
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
-from pypto.ir.expr import Call, Expr
+from pypto.ir import arith
+from pypto.ir.arith import product
+from pypto.ir.expr import Call, Expr, const_index
 from pypto.ir.lanes import LaneFunction
 from pypto.ir.opdef import (
     FULL,
@@ -38,14 +40,16 @@ from pypto.ir.ops.rules import (
     R,
     binary_tensor_type,
     binary_tile_type,
+    dim_text,
     element_scalar,
     is_scalar,
     level_of,
     scalar_form_type,
+    shape_text,
     unary_type,
     unified,
 )
-from pypto.ir.shaped import TensorType, const_dim
+from pypto.ir.shaped import TensorType, const_dim, same_dims
 
 __all__ = ["DSL", "OPS"]
 
@@ -126,6 +130,16 @@ BINARY = (
         expand="min",
         commutes=True,
     ),
+    Binary(
+        "fmod",
+        fn.fmod,
+        "tfmod",
+        "remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs",
+        _F32,
+        (),
+        "fmods",
+        in_place=False,
+    ),
     Binary("floordiv", fn.floordiv, "", "quotient rounded down; x // 0 is 0", (D.INT32, D.INT16), (), "floordivs"),
     Binary("mod", fn.mod, "", "remainder with the divisor's sign; x % 0 is 0", (D.INT32, D.INT16), (), "mods"),
 )
@@ -136,7 +150,6 @@ UNARY = (
     Unary("exp", tr.exp, "texp", "e ** x", FLOATS, _F32, half=tr.exp_odd),
     Unary("log", tr.log, "tlog", "natural logarithm; NaN below 0, -inf at 0", FLOATS, _F32, precise=True, half=tr.log_odd),
     Unary("sqrt", fn.sqrt, "tsqrt", "square root; NaN below 0", FLOATS, _F32),
-    Unary("rsqrt", fn.rsqrt, "trsqrt", "1 / sqrt(x)", FLOATS, in_place=False, precise=True),
     Unary("recip", fn.recip, "trecip", "1 / x", FLOATS, _F32, in_place=False, precise=True),
     Unary("relu", fn.relu, "trelu", "max(x, 0); NaN stays NaN", (D.FP32, D.FP16, D.INT32), _F32),
 )
@@ -258,6 +271,8 @@ def _binary_to_tile(row: Binary) -> Callable[[Lower, Call, tuple[Expr, ...]], Ex
         assert isinstance(b, TensorType)
         kind, swap = _vector_side(a, b)
         if not kind:
+            if not same_dims(a.shape, b.shape):
+                raise _no_broadcast(row.name, a, b)
             return lo.emit(f"tile.{row.name}", (lo.tile(args[0]), lo.tile(args[1])), call.kwargs)
         if not row.expand or (swap and not row.commutes):
             raise OpRejected(
@@ -267,6 +282,8 @@ def _binary_to_tile(row: Binary) -> Callable[[Lower, Call, tuple[Expr, ...]], Ex
         if call.kwargs.get("high_precision"):
             raise OpRejected("high_precision needs operands of one shape", "drop high_precision", TypeError)
         matrix, vector = (args[1], args[0]) if swap else (args[0], args[1])
+        if not _is_vector_of(b if not swap else a, a if not swap else b, kind):
+            raise _no_broadcast(row.name, a, b)
         return lo.emit(f"tile.{kind}_expand_{row.expand}", (lo.tile(matrix), lo.tile(vector)))
 
     return rule
@@ -286,6 +303,24 @@ def _vector_side(a: TensorType, b: TensorType) -> tuple[str, bool]:
     return "", False
 
 
+def _is_vector_of(v: TensorType, m: TensorType, kind: str) -> bool:
+    at = len(m.shape) - (1 if kind == "row" else 2)
+    return same_dims(v.shape, (*m.shape[:at], const_index(1), *m.shape[at + 1 :]))
+
+
+def _no_broadcast(name: str, a: TensorType, b: TensorType) -> OpRejected:
+    """Shapes that numpy would broadcast and the chip does not: what the smaller operand should be."""
+    small, large = (a, b) if len(a.shape) < len(b.shape) or arith.is_const(product(a.shape), 1) else (b, a)
+    if arith.is_const(product(small.shape), 1):
+        zeros = ", ".join("0" for _ in small.shape)
+        hint = f"read the number of the {shape_text(small.shape)} tensor: pl.read(x, [{zeros}])"
+    elif len(small.shape) == 1 and len(large.shape) == 2:
+        hint = f"make the vector a row, pl.reshape(x, [1, {dim_text(small.shape[0])}]), and put it on the right"
+    else:
+        hint = "a matrix [M, N] takes a matrix of its shape, a column [M, 1], a row [1, N] or a number on its right"
+    return OpRejected(f"pl.{name} does not broadcast {shape_text(a.shape)} with {shape_text(b.shape)}", hint)
+
+
 # -- DSL -----------------------------------------------------------------------------------------------------------
 
 
@@ -300,9 +335,8 @@ def _binary_dsl(row: Binary) -> list[Dsl]:
         if precise:
             raise OpRejected(f"pl.{row.name}: high_precision needs a tensor or tile divisor", "drop high_precision", TypeError)
         if is_scalar(x):
-            raise OpRejected(
-                f"pl.{row.name}: expected Tensor or Tile operands, got two scalars", "use the Python operator", TypeError
-            )
+            extremum = f"use pl.{row.name[:3]}" if row.name in ("maximum", "minimum") else "use the Python operator"
+            raise OpRejected(f"pl.{row.name}: expected Tensor or Tile operands, got two scalars", extremum, TypeError)
         return _scalar_call(ctx, space, row, x, y)
 
     params = (Param("lhs"), Param("rhs"), *((Param("high_precision", "attr", False),) if row.precise else ()))

@@ -8,9 +8,28 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
-from pypto.ir.expr import Expr, const_index
+from pypto.enums import WriteChannel
+from pypto.ir import arith
+from pypto.ir.expr import Call, Expr, MakeTuple, const_index
 from pypto.ir.lanes import Builder, Lane, LaneFunction
-from pypto.ir.opdef import COL, FULL, ROW, SCALAR, UNUSED, Dsl, DslContext, Lanewise, OpDef, Operand, Param, Sample, Site
+from pypto.ir.opdef import (
+    COL,
+    FULL,
+    ROW,
+    SCALAR,
+    UNUSED,
+    Dsl,
+    DslContext,
+    Lanewise,
+    Lower,
+    OpDef,
+    Operand,
+    OpRejected,
+    Param,
+    Sample,
+    Site,
+    Special,
+)
 from pypto.ir.ops import lanefns as fn
 from pypto.ir.ops import transcendental as tr
 from pypto.ir.ops.rules import (
@@ -19,6 +38,7 @@ from pypto.ir.ops.rules import (
     MOVABLE,
     VEC,
     R,
+    W,
     cast_hint,
     check_dtype,
     element_scalar,
@@ -28,7 +48,7 @@ from pypto.ir.ops.rules import (
     tile_result,
     unified,
 )
-from pypto.ir.shaped import ShapedType, TileType, const_dim, same_dims
+from pypto.ir.shaped import ShapedType, TensorType, TileType, const_dim, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["DSL", "OPS"]
@@ -72,15 +92,27 @@ def _infer(s: Site, pattern: str, dtypes: tuple[DataType, ...]) -> Type:
     at = len(x.shape) - (1 if pattern == ROW else 2)
     want = (*x.shape[:at], const_index(1), *x.shape[at + 1 :])
     if not same_dims(v.shape, want):
-        other = "col" if pattern == ROW else "row"
-        hint = f"pl.reshape the vector to {shape_text(want)}, or expand it along the other axis with pl.{other}_expand"
-        s.reject(f"the vector must have shape {shape_text(want)}, got {shape_text(v.shape)}", hint)
+        s.reject(
+            f"the vector must have shape {shape_text(want)}, got {shape_text(v.shape)}", _remedy(v.shape, x.shape, want, pattern)
+        )
     for i, (a, b) in enumerate(zip(x.valid, v.valid, strict=True)):
         m, n = const_dim(a), const_dim(b)
         if i != at and m is not None and n is not None and n < m:
             hint = "narrow the matrix with pl.set_validshape: elements outside the vector's valid region are undefined"
             s.reject(f"the vector is valid for {shape_text(v.valid)} only, the matrix for {shape_text(x.valid)}", hint)
     return tile_result(x) if isinstance(x, TileType) else tensor_result(x.shape, x.dtype, x.valid)
+
+
+def _remedy(v: tuple[Expr, ...], x: tuple[Expr, ...], want: tuple[Expr, ...], pattern: str) -> str:
+    """What to write for a vector of another shape: only what has as many elements can be reshaped."""
+    if arith.is_const(arith.product(v), 1):
+        return f"use the number itself, pl.read(v, [{', '.join('0' for _ in v)}]), with the operator on a matrix and a number"
+    across = (*x[:-2], const_index(1), x[-1]) if pattern == ROW else (*x[:-1], const_index(1))
+    if same_dims(v, across):
+        return f"expand it along the other axis with pl.{'col' if pattern == ROW else 'row'}_expand"
+    if arith.same(arith.product(v), arith.product(want)):
+        return f"pl.reshape the vector to {shape_text(want)}"
+    return f"take a vector with one value for each {'row' if pattern == ROW else 'column'} of the matrix"
 
 
 def _ops(row: Row, axis: str, pattern: str) -> list[OpDef]:
@@ -165,8 +197,70 @@ def _expands_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     return ctx.op(f"{level}.expands", (target, element_scalar(a["scalar"], target.type.dtype)))
 
 
-OPS: tuple[OpDef, ...] = (*(op for row in ROWS for axis, p in _AXES for op in _ops(row, axis, p)), *_expands_ops())
+# -- expand_clone: into global memory ------------------------------------------------------------------------------
+
+
+def _repeated_axis(s: Site) -> int:
+    """The one axis along which the source is repeated."""
+    x, t = s.tensor(0), s.tensor(1)
+    if x.dtype is not t.dtype:
+        s.reject(f"operands differ in dtype: {x.dtype} and {t.dtype}", "convert the source with pl.cast", TypeError)
+    if len(x.shape) != 3 or len(t.shape) != 3:
+        hint = "pl.reshape both to three dimensions; a matrix is expanded with pl.row_expand and pl.col_expand"
+        s.reject(f"takes tensors of rank 3, got {shape_text(x.shape)} and {shape_text(t.shape)}", hint)
+    axes = [i for i, (a, b) in enumerate(zip(x.shape, t.shape, strict=True)) if not arith.same(a, b)]
+    if len(axes) != 1 or not arith.is_const(x.shape[axes[0]], 1):
+        hint = "give both one shape but for one axis, along which the source has extent 1"
+        s.reject(f"does not repeat {shape_text(x.shape)} to {shape_text(t.shape)}", hint)
+    return axes[0]
+
+
+def _clone_type(s: Site) -> Type:
+    _repeated_axis(s)
+    return s.tensor(1)
+
+
+def _clone_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
+    """The source loaded once, and stored for each index along the axis."""
+    x, target = args
+    if not lo.is_tensor(target):
+        hint = "write into a parameter, or into a tensor that was made outside the kernel"
+        raise OpRejected("the target is a value, not a tensor in global memory", hint)
+    axis = _repeated_axis(Site(call.op.name, call.args, call.kwargs, call.span))
+    assert isinstance(target.type, TensorType)
+    tile = lo.tile(x)
+
+    def stored(i: Expr, held: Expr) -> Expr:
+        offsets = MakeTuple(i if k == axis else const_index(0) for k in range(3))
+        return lo.emit("tile.store", (tile, offsets, held))
+
+    return lo.loop(target.type.shape[axis], target, stored)
+
+
+_CLONE_DOC = "the source repeated along the axis where its extent is 1, written into the target"
+_CLONE = OpDef(
+    "tensor.expand_clone",
+    (Operand("src", "tensor"), Operand("target", "tensor")),
+    _clone_type,
+    Special("clone"),
+    effects=(R, W),
+    channel=WriteChannel.Dma,
+    reuses=1,
+    to_tile=_clone_to_tile,
+    dtypes=MOVABLE,
+    doc=_CLONE_DOC,
+)
+
+
+def _clone_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
+    if level_of("expand_clone", "", (a["src"], a["target"])) == "tile":
+        raise OpRejected("pl.expand_clone takes tensors, got a tile", "pl.row_expand and pl.col_expand repeat a tile", TypeError)
+    return ctx.op("tensor.expand_clone", (a["src"], a["target"]))
+
+
+OPS: tuple[OpDef, ...] = (*(op for row in ROWS for axis, p in _AXES for op in _ops(row, axis, p)), *_expands_ops(), _CLONE)
 DSL: tuple[Dsl, ...] = (
     *(_dsl(row, axis) for row in ROWS for axis, _ in _AXES),
+    Dsl("expand_clone", ("", "tensor"), (Param("src"), Param("target")), _clone_build, _CLONE_DOC),
     Dsl("expands", ("", "tensor", "tile"), (Param("target"), Param("scalar")), _expands_build, _EXPANDS_DOC),
 )

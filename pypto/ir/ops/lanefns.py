@@ -81,6 +81,16 @@ def fmod(b: Builder, x: Lane, y: Lane) -> Lane:
     return b.op("cremf", x, y)
 
 
+def floor_fmod(b: Builder, x: Lane, y: Lane) -> Lane:
+    """Python's `x % y`, which has the divisor's sign, a zero too.  Floats: fmod, and y more where the signs differ."""
+    if not is_float(x):
+        return b.op("fmod", x, y)
+    r = b.op("cremf", x, y)
+    zero = b.op("abs", r)
+    r = b.select(((r < 0.0) & (y > 0.0)) | ((r > 0.0) & (y < 0.0)), r + y, r)
+    return b.select(r.eq(0.0), b.select(y < 0.0, -zero, zero), r)
+
+
 def absolute(b: Builder, x: Lane) -> Lane:
     return b.op("abs", x)
 
@@ -111,6 +121,19 @@ def relu(b: Builder, x: Lane) -> Lane:
 def lrelu(b: Builder, x: Lane, slope: Lane) -> Lane:
     """x where x > 0, else x * slope."""
     return b.select(x > 0.0, x, x * slope)
+
+
+def prelu(b: Builder, x: Lane, slope: Lane) -> Lane:
+    """x where x > 0, else x * slope; NaN stays NaN."""
+    return lrelu(b, x, slope)
+
+
+def addc(b: Builder, x: Lane, y: Lane, z: Lane) -> Lane:
+    return x + y + z
+
+
+def subc(b: Builder, x: Lane, y: Lane, z: Lane) -> Lane:
+    return x - y - z
 
 
 def copy(b: Builder, x: Lane) -> Lane:

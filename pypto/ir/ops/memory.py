@@ -19,15 +19,19 @@ from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, el
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, const_dims
 from pypto.ir.types import PtrType, ScalarType, Type
 
-__all__ = ["OPS", "check_window"]
+__all__ = ["OPS", "check_window", "static_shape"]
 
 
-def _static_shape(s: Site, i: int) -> tuple[int, ...]:
+def static_shape(s: Site, i: int) -> tuple[int, ...]:
+    """Operand i as constant, positive extents."""
     dims = const_dims(s.elements(i))
     if dims is None:
         s.reject("a tile's shape must be static", "put run-time extents into valid_shape")
     if not dims or any(d < 1 for d in dims):
-        s.reject(f"every extent must be positive, got {list(dims)}", "the smallest tile has one row and one column")
+        s.reject(
+            f"every extent must be positive, got {list(dims)}",
+            "an empty window has nothing to compute: a tile has a row and a column at least",
+        )
     return dims
 
 
@@ -83,7 +87,7 @@ def valid_within(s: Site, valid: tuple[Expr, ...], shape: tuple[Expr, ...]) -> N
 
 
 def _create_tile(s: Site) -> Type:
-    dims = _static_shape(s, 0)
+    dims = static_shape(s, 0)
     dtype: DataType = s.kwargs["dtype"]
     check_dtype(s, dtype, MOVABLE)
     space: MemorySpace | None = s.kwargs.get("target_memory")
@@ -116,7 +120,7 @@ def _create_tensor(s: Site) -> Type:
 
 
 def _full(s: Site) -> Type:
-    dims = _static_shape(s, 0)
+    dims = static_shape(s, 0)
     dtype: DataType = s.kwargs["dtype"]
     check_dtype(s, dtype, MOVABLE)
     if not isinstance(s.args[1], (ConstInt, ConstFloat, ConstBool)):
@@ -143,7 +147,7 @@ def _create_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
 def _load(s: Site) -> Type:
     t = s.tensor(0)
     offsets, valid = s.elements(1), s.elements(3)
-    dims = _static_shape(s, 2)
+    dims = static_shape(s, 2)
     if not len(offsets) == len(dims) == len(t.shape):
         s.reject(
             f"offsets, shapes and the tensor must have one rank, got {len(offsets)}, {len(dims)} and {len(t.shape)}",
@@ -212,24 +216,31 @@ def _move(s: Site) -> Type:
     layout = implicit_layout(space, dims)
     if space is MemorySpace.Right:
         layout = layout._replace(blayout=TileLayout.row_major)
+    if space is MemorySpace.Left and dims[0] == 1:
+        layout = implicit_layout(None, dims)  # a vector is read as it is
+    # Half-precision biases are widened on the way.
+    dtype = DataType.FP32 if space is MemorySpace.Bias and t.dtype is DataType.FP16 else t.dtype
     layout = layout._replace(blayout=s.kwargs.get("blayout", layout.blayout), slayout=s.kwargs.get("slayout", layout.slayout))
     view = TileView(
         t.valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal, pad=t.get_effective_tile_view().pad
     )
-    return TileType(t.shape, t.dtype, None, view, space)
+    return TileType(t.shape, dtype, None, view, space)
 
 
 def _extract(s: Site) -> Type:
     t = s.tile(0)
-    dims = _static_shape(s, 3)
+    dims = static_shape(s, 3)
     space: MemorySpace = s.kwargs["target_memory"]
     if len(t.shape) != 2 or len(dims) != 2:
         s.reject("extract takes a window of a 2-D tile", "reshape the tile to [rows, cols] with pl.reshape first")
     offsets = (s.args[1], s.args[2])
     window = TensorType(dims, t.dtype).shape
     check_window(s, offsets, window, t.shape)
-    valid = tuple(window_valid(v, o, n) for v, o, n in zip(t.valid, offsets, window, strict=True))
-    layout = implicit_layout(space, dims)
+    # A window that leaves the tile is an error: one of a wholly valid axis is wholly valid, wherever it begins.
+    valid = tuple(
+        n if arith.same(v, d) else window_valid(v, o, n) for v, d, o, n in zip(t.valid, t.shape, offsets, window, strict=True)
+    )
+    layout = implicit_layout(None if space is MemorySpace.Left and dims[0] == 1 else space, dims)
     view = TileView(valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
     return TileType(dims, t.dtype, None, view, space)
 
@@ -259,7 +270,15 @@ def _check_element(s: Site, verb: str) -> ShapedType:
 
 
 def _read(s: Site) -> Type:
-    return ScalarType.of(_check_element(s, "reads").dtype)
+    t = _check_element(s, "reads")
+    for i, (at, n) in enumerate(zip(s.elements(1), t.valid, strict=True)):
+        index, valid = const_dim(at), const_dim(n)
+        if index is not None and valid is not None and index >= valid:
+            s.reject(
+                f"reads element {index} of dimension {i}, of which {valid} are valid",
+                "fill the rest of the tile with pl.fillpad, or read what is valid",
+            )
+    return ScalarType.of(t.dtype)
 
 
 def _write(s: Site) -> Type:

@@ -162,6 +162,16 @@ def _fillpad(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     return unified(ctx, space, "fillpad", a["x"], (), {"pad_value": _pad(a["pad_value"])})
 
 
+def _fillpad_inplace(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
+    level_of("fillpad_inplace", space, (a["x"],))
+    return ctx.op("tile.fillpad_inplace", (a["x"],), {"pad_value": _pad(a["pad_value"])})
+
+
+def _fillpad_expand(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
+    level = level_of("fillpad_expand", space, (a["x"],))
+    return ctx.op(f"{level}.fillpad_expand", (a["x"], _tuple(a["shape"])), {"pad_value": _pad(a["pad_value"])})
+
+
 def _read(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     level = level_of("read", space, (a["x"],))
     return ctx.op(f"{level}.read", (a["x"], _tuple(a["indices"])))
@@ -311,6 +321,20 @@ DSL: tuple[Dsl, ...] = (
         "another valid rectangle",
     ),
     Dsl("fillpad", ("", "tensor", "tile"), (Param("x"), Param("pad_value", "attr", PadValue.zero)), _fillpad, "fill the padding"),
+    Dsl(
+        "fillpad_inplace",
+        ("tile",),
+        (Param("x"), Param("pad_value", "attr", PadValue.zero)),
+        _fillpad_inplace,
+        "fill the padding where it lies",
+    ),
+    Dsl(
+        "fillpad_expand",
+        ("", "tensor", "tile"),
+        (Param("x"), Param("shape", "shape"), Param("pad_value", "attr", PadValue.zero)),
+        _fillpad_expand,
+        "a larger copy, the rest of it filled",
+    ),
     Dsl("read", ("", "tensor", "tile"), (Param("x"), Param("indices", "shape")), _read, "one element as a scalar"),
     Dsl("write", ("", "tensor", "tile"), (Param("x"), Param("indices", "shape"), Param("value")), _write, "replace one element"),
     Dsl("dim", ("tensor",), (Param("tensor"), Param("axis", "index")), _dim, "the run-time extent of an axis"),

@@ -71,8 +71,21 @@ def same_tiles(s: Site, a: TileType, b: TileType, what: str = "operands") -> Non
     if a.dtype is not b.dtype:
         s.reject(f"{what} differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
     if not same_dims(a.shape, b.shape):
-        s.reject(f"{what} differ in shape: {shape_text(a.shape)} and {shape_text(b.shape)}", "slice or expand one of them")
+        s.reject(f"{what} differ in shape: {shape_text(a.shape)} and {shape_text(b.shape)}", _shape_remedy(s, a.shape, b.shape))
     covers(s, a, b, what)
+
+
+def _shape_remedy(s: Site, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> str:
+    """What to write for a second tile of another shape: a number, or the operator that expands a vector."""
+    if arith.is_const(arith.product(b), 1):
+        return f"read the number of the second one: pl.read(y, [{', '.join('0' for _ in b)}])"
+    concept = s.name.rsplit(".", 1)[-1]
+    suffix = {"maximum": "max", "minimum": "min"}.get(concept, concept)
+    if len(a) == len(b) == 2 and suffix in ("add", "sub", "mul", "div", "max", "min"):
+        for axis, along in ((1, "row"), (0, "col")):
+            if arith.is_const(b[axis], 1) and arith.same(a[1 - axis], b[1 - axis]):
+                return f"write pl.{along}_expand_{suffix}(x, y)"
+    return "slice or expand one of them"
 
 
 def covers(s: Site, a: TileType, b: TileType, what: str = "operands") -> None:
@@ -91,6 +104,14 @@ def binary_tile_type(s: Site, dtypes: Iterable[DataType]) -> Type:
     check_dtype(s, a.dtype, dtypes)
     same_tiles(s, a, b)
     return tile_result(a)
+
+
+def scratch_like(s: Site, i: int) -> None:
+    """Operand i is a scratch tile of operand 0's dtype and shape."""
+    t, tmp = s.tile(0), s.tile(i)
+    if tmp.dtype is not t.dtype or not same_dims(tmp.shape, t.shape):
+        hint = f"pl.create_tile({shape_text(t.shape)}, dtype=pl.{t.dtype.name})"
+        s.reject(f"the scratch tile must have dtype {t.dtype} and shape {shape_text(t.shape)}", hint)
 
 
 def broadcast(s: Site, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -132,6 +153,7 @@ def scalar_form_type(s: Site, dtypes: Iterable[DataType]) -> Type:
 
 def level_of(name: str, space: str, values: Iterable[Expr]) -> str:
     """tensor or tile, from the kinds of the shaped operands; `space` is the namespace the user wrote."""
+    values = tuple(values)
     kinds = {_level(v.type) for v in values} - {None}
     if len(kinds) > 1:
         raise OpRejected(
@@ -140,10 +162,9 @@ def level_of(name: str, space: str, values: Iterable[Expr]) -> str:
             TypeError,
         )
     if not kinds:
+        dtype = next((v.type.dtype for v in values if isinstance(v.type, ScalarType)), D.FP32)
         what = f"pl.{name}: expected Tensor or Tile operands, got ({_kinds_text(values)})"
-        raise OpRejected(
-            what, "numbers take + - * /, pl.min and pl.max; a tile of one number is pl.full(shape, dtype, value=x)", TypeError
-        )
+        raise OpRejected(what, number_form(name, "x", dtype), TypeError)
     level = str(kinds.pop())
     if space and level != space:
         raise OpRejected(f"pl.{space}.{name}: expected {space} operands, got ({_kinds_text(values)})", f"pl.{name}", TypeError)
@@ -157,8 +178,30 @@ def _level(t: Type) -> str | None:
 def _kinds_text(values: Iterable[Expr]) -> str:
     return ", ".join(
         {"tensor": "Tensor", "tile": "Tile"}.get(_level(v.type) or "", getattr(getattr(v.type, "dtype", None), "name", "?"))
+        + (" scalar" if is_scalar(v) else "")
         for v in values
     )
+
+
+_NUMBER_FORMS = {
+    "abs": "pl.max({x}, -{x})",
+    "neg": "-{x}",
+    "recip": "1.0 / {x}",
+    "relu": "pl.max({x}, 0.0)",
+}
+_ON_TILES = ("exp", "log", "sqrt", "rsqrt", "sin", "cos")
+
+
+def number_form(name: str, text: str, dtype: DataType) -> str:
+    """What to write for `pl.<name>(text)` of one number: numbers have Python's operators, the rest is done on a tile."""
+    if name in _NUMBER_FORMS:
+        return "for a number, write " + _NUMBER_FORMS[name].format(x=text if text.isidentifier() else f"({text})")
+    if name not in _ON_TILES:
+        return "numbers take + - * /, pl.min and pl.max; pl.expands(tile, x) makes a tile of one"
+    if dtype not in FLOATS:
+        text, dtype = f"pl.cast({text}, pl.FP32)", D.FP32
+    block = f"pl.create_tile([1, {32 // dtype.get_byte()}], dtype=pl.{dtype.name})"
+    return f"numbers take + - * /, pl.min and pl.max; the rest on a tile: pl.read(pl.{name}(pl.expands({block}, {text})), [0, 0])"
 
 
 def is_scalar(e: Expr) -> bool:
@@ -208,5 +251,5 @@ def unified(
     ctx: DslContext, space: str, name: str, x: Expr, rest: tuple[Expr, ...] = (), kwargs: Mapping[str, Any] = EMPTY
 ) -> Expr:
     """`tensor.<name>` or `tile.<name>`, by the kinds of the operands."""
-    level = level_of(name, space, [v for v in (x, *rest) if not is_scalar(v)])
+    level = level_of(name, space, (x, *rest))
     return ctx.op(f"{level}.{name}", (x, *rest), kwargs)

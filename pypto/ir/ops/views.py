@@ -15,7 +15,7 @@ from pypto.enums import ArgEffect, AtomicType, PadValue, WriteChannel
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, const_index
 from pypto.ir.opdef import INHERIT, Attr, Lower, OpDef, Operand, Site, Special
-from pypto.ir.ops.memory import check_window, valid_within, window_valid
+from pypto.ir.ops.memory import check_window, static_shape, valid_within, window_valid
 from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, shape_text
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, as_dims, const_dim, const_dims, same_dims
 from pypto.ir.types import Type
@@ -157,7 +157,12 @@ def _assemble_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     """A tile into a tensor is a store; into a tile, a window write."""
     if not lo.is_tensor(args[0]):
         return lo.emit("tile.assemble", (args[0], lo.tile(args[1]), args[2]))
-    return lo.emit("tile.store", (lo.tile(args[1]), args[2], args[0]), call.kwargs, "store")
+    source, t = lo.stored(args[1]), call.args[1].type
+    assert isinstance(t, ShapedType)
+    assert isinstance(source.type, ShapedType)
+    # A product keeps its two dimensions in a window of more.
+    window = () if len(source.type.shape) == len(t.shape) else (MakeTuple(t.valid),)
+    return lo.emit("tile.store", (source, args[2], args[0], *window), call.kwargs, "store")
 
 
 # -- reshape, reinterpret, valid shape -----------------------------------------------------------------------------
@@ -179,6 +184,11 @@ def _reshape(s: Site) -> Type:
         s.reject(
             f"cannot reshape {shape_text(t.shape)} to {shape_text(shape)}: the element counts differ",
             _reshape_hint(t.shape, shape),
+        )
+    if isinstance(t, TileType) and not t.layout.is_flat and not arith.same(t.shape[-1], shape[-1]):
+        s.reject(
+            f"a tile in boxes ({t.memory_space}) cannot be relabelled from {shape_text(t.shape)} to {shape_text(shape)}",
+            "reshape the tensor before it is loaded, or the tile in Vec memory",
         )
     valid = _reshaped_valid(s, t, shape)
     if isinstance(t, TensorType):
@@ -272,15 +282,37 @@ def _set_validshape(s: Site) -> Type:
 
 def _fillpad(s: Site) -> Type:
     t = s.shaped(0)
-    pad: PadValue = s.kwargs.get("pad_value", PadValue.zero)
-    if pad is PadValue.null:
-        s.reject("pad_value must be zero, max or min, not null", "pad_value=pl.PadValue.zero")
-    check_dtype(s, t.dtype, MOVABLE)
+    _check_pad(s, t)
     if isinstance(t, TensorType):
         return TensorType(t.shape, t.dtype)
     layout = t.layout
     view = TileView(t.shape, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
     return TileType(t.shape, t.dtype, None, view, VEC[0])
+
+
+def _fillpad_inplace(s: Site) -> Type:
+    t = s.tile(0)
+    _check_pad(s, t)
+    return t.with_view(valid_shape=t.shape).replace(memref=None)
+
+
+def _fillpad_expand(s: Site) -> Type:
+    """A larger result; what there is of the operand lies in its first rows and columns."""
+    t = s.shaped(0)
+    _check_pad(s, t)
+    dims = static_shape(s, 1)
+    have = const_dims(t.shape)
+    if have is None or len(have) != 2 or len(dims) != 2:
+        s.reject(f"expands matrices, from {shape_text(t.shape)} to {list(dims)}", "pl.reshape the operand to [rows, cols] first")
+    if any(n < m for n, m in zip(dims, have, strict=True)):
+        s.reject(f"{list(dims)} is smaller than the operand, {list(have)}", "pl.slice takes a smaller window")
+    return TensorType(dims, t.dtype) if isinstance(t, TensorType) else TileType(dims, t.dtype, None, None, VEC[0])
+
+
+def _check_pad(s: Site, t: ShapedType) -> None:
+    if s.kwargs.get("pad_value", PadValue.zero) is PadValue.null:
+        s.reject("pad_value must be zero, max or min, not null", "pad_value=pl.PadValue.zero")
+    check_dtype(s, t.dtype, MOVABLE)
 
 
 # -- the table -----------------------------------------------------------------------------------------------------
@@ -386,5 +418,29 @@ OPS: tuple[OpDef, ...] = (
         effects=(R,),
         attrs=(Attr("pad_value", (PadValue,)),),
         doc="a copy with everything outside the valid rectangle set to zero, the largest or the smallest value",
+    ),
+    OpDef(
+        "tile.fillpad_inplace",
+        (Operand("x", "tile"),),
+        _fillpad_inplace,
+        Special("pad"),
+        effects=(RW,),
+        attrs=(Attr("pad_value", (PadValue,)),),
+        spaces=(VEC,),
+        out_space=VEC[0],
+        reuses=0,
+        pto="tfillpad",
+        doc="everything outside the valid rectangle set to zero, the largest or the smallest value, in place",
+    ),
+    *_pair(
+        "fillpad_expand",
+        (Operand("x", "any"), Operand("shape", "shape")),
+        _fillpad_expand,
+        {"spaces": (VEC, None), "out_space": VEC[0], "in_place": False, "pto": "tfillpad_expand"},
+        {},
+        semantics=Special("pad"),
+        effects=(R, R),
+        attrs=(Attr("pad_value", (PadValue,)),),
+        doc="a copy in a larger shape, everything but the valid rectangle set to zero, the largest or the smallest value",
     ),
 )

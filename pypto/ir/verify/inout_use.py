@@ -74,5 +74,6 @@ class _Uses(ScopedWalk):
             message = (
                 f"'{user_name(v)}' was handed to '{writer}' to be written and is read afterwards: read the post-call return value"
             )
-            hint = f"{user_name(v)} = {writer}(...): the value after the call is the one that it returns"
+            after = "the value after the call is the one that it returns"
+            hint = f"{user_name(v)} = {writer}(...), and end '{writer}' with a return: {after}"
             self.found.append(Diagnostic(Severity.Error, "InOutUseDiscipline", 501, message, at.span, hint=hint))

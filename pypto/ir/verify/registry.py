@@ -52,6 +52,7 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.HasMemRefs: "tile_ops.has_mem_refs",
         P.AccToGmStoreValid: "tile_ops.acc_to_gm_store_valid",
         P.AtomicAddDtypeValid: "tile_ops.atomic_add_dtype_valid",
+        P.AivSplitValid: "lane_regions.aiv_split_valid",
         P.TensorViewCanonical: "tensor_views.tensor_view_canonical",
         P.AssignTypeSymmetry: "types.assign_type_symmetry",
         P.TileStorageLegalized: "tile_storage.tile_storage_legalized",

@@ -147,7 +147,7 @@ class Roots:
             if op is not None:
                 if not isinstance(s.var.type, TensorType):
                     return ()
-                is_view = self.views and isinstance(op.semantics, Special) and op.semantics.kind == "view"
+                is_view = self.views and isinstance(op.semantics, Special) and op.semantics.kind in ("view", "transpose")
                 handed_on = 0 if is_view else op.reuses
                 return ((self.of(e.args[handed_on]) if handed_on is not None else _NONE) or own,)
             returned = self.flow.returned(e.op.name)

@@ -21,6 +21,7 @@ from pypto.passes.convert_tensor_to_tile_ops.flow import Access, Directions, GmF
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput, append_outputs, created_results_to_outputs
 from pypto.passes.convert_tensor_to_tile_ops.staging import stage_element_writes
 from pypto.passes.framework import program_pass
+from pypto.passes.lane_regions import refuse_wrong_regions
 from pypto.target import Chip, chip_of
 
 __all__ = ["convert_tensor_to_tile_ops"]
@@ -52,6 +53,7 @@ def convert_tensor_to_tile_ops(program: Program, options: PassOptions) -> Progra
             if outputs:
                 added[f.name] = outputs
         functions.append(f)
+    refuse_wrong_regions(functions)
     return program.with_functions(update_callers(functions, added) if added else functions)
 
 

@@ -7,23 +7,27 @@ Invariant: a handle keeps its identity: a tile made from it for one computation 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError, InternalError
 from pypto.ir import ops
-from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
+from pypto.ir.expr import Call, ConstInt, Expr, IterArg, MakeTuple, Var, const_index
 from pypto.ir.layout import physical_bytes
 from pypto.ir.opdef import FROM_TARGET, OpDef, OpRejected
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, seq
+from pypto.ir.types import ScalarType, Type
+from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape
+from pypto.passes.convert_tensor_to_tile_ops.compact import is_compact
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput
-from pypto.passes.memory.spaces import demanded_spaces, staging_space
+from pypto.passes.convert_tensor_to_tile_ops.products import ProductConverter
+from pypto.passes.memory.spaces import demanded_spaces, keeps_rows, staging_space
 from pypto.passes.retype import refused
-from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import statements
 from pypto.target import Chip
 
@@ -45,18 +49,20 @@ def operand_spaces(flow: GmFlow, c: Call) -> tuple[tuple[MemorySpace, ...] | Non
     return tile.spaces if tile is not None else None
 
 
-class BodyConverter(SSARewriter):
+_Bridge = tuple[Var, MemorySpace | None, Box | None]
+
+
+class BodyConverter(ProductConverter):
     """Implements `opdef.Lower` for the operators' own rules."""
 
     def __init__(self, f: Function, flow: GmFlow, shared: frozenset[Var], chip: Chip, cache: Mapping[Var, int]) -> None:
-        super().__init__()
+        super().__init__(f)
         self.f, self.flow, self.shared, self.chip, self.cache = f, flow, shared, chip, cache
         self.demand = demanded_spaces(f.body, lambda c: operand_spaces(flow, c), _vector_values(f, flow))
         self.entry: list[Stmt] = []  # loads that the whole kernel shares
-        self.entry_tiles: dict[tuple[Var, MemorySpace | None], Var] = {}
-        self.local_tiles: dict[Var, Var] = {}  # loads made for the statement being converted
-        self.binding: Var | None = None  # the variable whose value is being converted
-        self.wanted: MemorySpace | None = None  # where the operand being bridged is needed
+        self.entry_tiles: dict[_Bridge, Var] = {}
+        self.local_tiles: dict[_Bridge, Var] = {}  # loads made for the statement being converted
+        self.defined: dict[Var, Expr] = {}  # what the variables made here are bound to
         self.receivers: list[tuple[Var, ...]] = []  # what the yields of the enclosing statements become
         self.added: list[AddedOutput] = []
 
@@ -72,20 +78,20 @@ class BodyConverter(SSARewriter):
     def tile(self, e: Expr) -> Expr:
         """The operand as a tile: itself, the load that the kernel shares, or a load made here."""
         if not isinstance(e.type, TensorType):
-            return e
+            return self.as_computed_with(e)
         if not isinstance(e, Var):
             raise InternalError(f"{self.f.name}: {e!r} is no handle of a tensor")
-        space = self.wanted
+        key = (e, self.wanted, self.box)
         if e in self.shared:
-            known = self.entry_tiles.get((e, space))
+            known = self.entry_tiles.get(key)
             if known is None:
                 outer, self.out = self.out, self.entry
-                known = self.entry_tiles[e, space] = self._load(e, e.type, space)
+                known = self.entry_tiles[key] = self._load(e, e.type, self.wanted)
                 self.out = outer
             return known
-        if e not in self.local_tiles:
-            self.local_tiles[e] = self._load(e, e.type, space)
-        return self.local_tiles[e]
+        if key not in self.local_tiles:
+            self.local_tiles[key] = self._load(e, e.type, self.wanted)
+        return self.local_tiles[key]
 
     def emit(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None, hint: str = "") -> Var:
         named = dict(kwargs or {})
@@ -97,9 +103,49 @@ class BodyConverter(SSARewriter):
                 named["target_memory"] = space
         if name == "tile.load":
             self._add_cache(values[0], named)
+            values = self.boxed_load(values, hint)
+        elif name == "tile.reshape" and not hint:
+            values = self.boxed_relabel(values)
+        elif name == "tile.create" and self.binding is not None and self.demand.get(self.binding) in ACCUMULATORS:
+            return self.accumulator(values, named)
         if not hint:
             hint = f"{self.binding.name_hint}_tile" if self.binding is not None else "t"
         return super().emit(name, values, named, hint)
+
+    def allowed(self, call: Call, i: int) -> tuple[MemorySpace, ...] | None:
+        spaces = operand_spaces(self.flow, call) or ()
+        return spaces[i] if i < len(spaces) else None
+
+    def compact(self, e: Expr) -> Expr:
+        made = self.tile(e)
+        t = made.type
+        assert isinstance(t, TileType)
+        if is_compact(made, self.defined):
+            return made
+        if not t.dtype.is_float():
+            # The copy of a window is not available for integers.
+            return self.emit("tile.adds", (made, ConstInt(0, t.dtype)), None, "compact")
+        where = {"target_memory": MemorySpace.Vec}
+        if len(t.shape) != 2:
+            return self.emit("tile.move", (made,), where, "compact")
+        zero = const_index(0)
+        return self.emit("tile.extract", (made, zero, zero, MakeTuple(t.shape)), where, "compact")
+
+    def loop(self, stop: Expr, initial: Expr, body: Callable[[Expr, Expr], Expr]) -> Var:
+        hint = initial.name_hint if isinstance(initial, Var) else "carried"
+        counter, carried = Var("i", ScalarType.of(DataType.INDEX), self.span), IterArg(hint, initial.type, initial, self.span)
+        outer, self.out = self.out, []
+        made = body(counter, carried)
+        stmts, self.out = [*self.out, YieldStmt((made,), self.span)], outer
+        result = Var(hint, initial.type, self.span)
+        bounds = const_index(0), stop, const_index(1)
+        self.out.append(ForStmt(counter, *bounds, (carried,), seq(stmts, self.span), (result,), self.span))
+        return result
+
+    def let(self, hint: str, value: Expr, type: Type | None = None) -> Var:
+        made = super().let(hint, value, type)
+        self.defined[made] = value
+        return made
 
     # -- loads --
 
@@ -107,7 +153,8 @@ class BodyConverter(SSARewriter):
         self._check_fits(e, t, space)
         zeros = MakeTuple(const_index(0) for _ in t.shape)
         kwargs = {"target_memory": space} if space is not None else {}
-        return self.emit("tile.load", (e, zeros, MakeTuple(t.shape), MakeTuple(t.valid)), kwargs, f"{e.name_hint}_tile")
+        shape = boxed_shape(t.shape, self.box)
+        return self.emit("tile.load", (e, zeros, MakeTuple(shape), MakeTuple(t.valid)), kwargs, f"{e.name_hint}_tile")
 
     def _check_fits(self, e: Var, t: TensorType, space: MemorySpace | None) -> None:
         where = space or MemorySpace.Vec
@@ -120,7 +167,7 @@ class BodyConverter(SSARewriter):
                 code="C021",
             )
         size = physical_bytes(t.dtype, t.dims)
-        if size > limit:
+        if size > limit and not self.in_pieces:
             raise CompileError(
                 f"'{e.name_hint}' is used as a whole: {size} bytes, but {where.name} memory holds {limit} bytes",
                 self.span,
@@ -138,7 +185,9 @@ class BodyConverter(SSARewriter):
 
     def statement(self, s: Stmt) -> None:
         outer, self.local_tiles = self.local_tiles, {}
+        before = len(self.out)
         super().statement(s)
+        self.defined.update((d.var, d.value) for d in self.out[before:] if isinstance(d, AssignStmt))
         self.local_tiles = outer
 
     def visit_assign_stmt(self, s: AssignStmt) -> Any:
@@ -147,7 +196,7 @@ class BodyConverter(SSARewriter):
             self.vars[s.var] = self.visit(v)
             return None
         op = ops.of(v) if isinstance(v, Call) else None
-        if op is None or op.level != "tensor":
+        if op is None or (op.level != "tensor" and op.to_tile is None):
             return super().visit_assign_stmt(s)
         assert isinstance(v, Call)
         return self._bind(s, self.convert(op, v, s.var))
@@ -159,7 +208,7 @@ class BodyConverter(SSARewriter):
             # An operator that stays what it was leaves its statement as it was.
             self.out[-1] = s if _repeats(last.value, s.value) else last.replace(var=s.var)
             return None
-        if isinstance(s.var.type, TensorType):
+        if isinstance(s.var.type, (TensorType, TileType)):
             self.vars[s.var] = made
             return None
         return s.replace(value=made)
@@ -195,12 +244,16 @@ class BodyConverter(SSARewriter):
             raise CompileError(
                 f"{op.name} has no form on tiles", c.span, "use it outside the kernel, on tensors in global memory", code="C022"
             )
+        if op.concept == "reshape":
+            same = self.relabelled(c, args)
+            if same is not None:
+                return same
         operands = []
         for i, a in enumerate(args):
             allowed = tile.spaces[i] if tile.spaces is not None and i < len(tile.spaces) else None
             if allowed:
                 self.wanted = staging_space(allowed[0])
-            elif self.binding is not None:
+            elif self.binding is not None and keeps_rows(c):
                 self.wanted = staging_space(self.demand.get(self.binding))
             operands.append(self.tile(a))
         return self.emit(name, operands, c.kwargs)
@@ -220,6 +273,8 @@ class BodyConverter(SSARewriter):
         return isinstance(v.type, TensorType) and not self.flow.is_gm(v)
 
     def _bridge(self, e: Expr, result: Var) -> Expr:
+        if e in self.products and self.demand.get(result) in ACCUMULATORS:
+            return e  # sums stay where they are added up
         self.wanted = staging_space(self.demand.get(result)) or MemorySpace.Vec
         made = self.tile(e)
         self.wanted = None

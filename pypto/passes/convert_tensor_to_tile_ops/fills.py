@@ -7,7 +7,7 @@ a stride or an unaligned region stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pypto.enums import ForKind
@@ -17,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import substitute, walk
 from pypto.ir.shaped import TensorType, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, SeqStmts, Stmt, YieldStmt, flatten_to_stmts
+from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow, analyze
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import applies
 from pypto.target.chip import BLOCK_BYTES
@@ -37,16 +38,24 @@ class _Write(NamedTuple):
 
 def fill_loops_to_bulk(f: Function) -> Function:
     """Every fill loop of a function as bulk writes."""
-    return _Fills().function(f) if applies(f, "tensor.write") else f
+    return _Fills(analyze(f)).function(f) if applies(f, "tensor.write") else f
 
 
 class _Fills(SSARewriter):
+    def __init__(self, flow: GmFlow) -> None:
+        super().__init__()
+        self.flow = flow
+
     def visit_for_stmt(self, s: ForStmt) -> Stmt:
         made = super().visit_for_stmt(s)
         assert isinstance(made, ForStmt)
         count = _trip_count(made)
         writes = _writes(made) if count else None
-        if count is None or writes is None or not _separate(writes, count):
+        # Two names that a loop carries may stand for one tensor.
+        tensors: dict[Var, frozenset[Var]] = {
+            m: self.flow.roots.get(a, frozenset()) for m, a in zip(made.iter_args, s.iter_args, strict=True)
+        }
+        if count is None or writes is None or not _separate(writes, count, tensors):
             return made
         self._bulk(made, writes, count)
         return SeqStmts(())
@@ -118,7 +127,7 @@ def _region(target: Var, indices: tuple[Expr, ...], i: Var) -> tuple[tuple[Expr,
     return (offset, axis) if at.divisor() % BLOCK_BYTES == 0 else None
 
 
-def _separate(writes: Sequence[_Write], count: int) -> bool:
+def _separate(writes: Sequence[_Write], count: int, tensors: Mapping[Var, frozenset[Var]]) -> bool:
     """Whole blocks, and no two regions of one tensor that could overlap: bulk writes do not interleave."""
     roots: dict[Var, Var] = {}
     for w in writes:
@@ -129,7 +138,8 @@ def _separate(writes: Sequence[_Write], count: int) -> bool:
         roots[w.result] = roots.get(w.target, w.target)
     for k, a in enumerate(writes):
         for b in writes[:k]:
-            if roots[a.result] is roots[b.result] and not _disjoint(a, b, count):
+            x, y = roots[a.result], roots[b.result]
+            if (x is y or tensors[x] & tensors[y]) and not _disjoint(a, b, count):
                 return False
     return True
 

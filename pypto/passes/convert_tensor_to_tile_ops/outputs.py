@@ -17,9 +17,10 @@ from pypto.ir.stmt import AssignStmt, ReturnStmt, flatten_to_stmts, seq
 from pypto.passes.convert_tensor_to_tile_ops.chains import chain_of
 from pypto.passes.retype import Retyper
 
-__all__ = ["AddedOutput", "append_outputs", "created_results_to_outputs"]
+__all__ = ["NOT_A_RESULT", "AddedOutput", "append_outputs", "created_results_to_outputs"]
 
 _WINDOW_WRITES = frozenset(("tensor.assemble",))
+NOT_A_RESULT = -1  # of an output that a wrapper's callee gained and the wrapper does not return
 
 
 class AddedOutput(NamedTuple):

@@ -7,6 +7,8 @@ Invariant: only tensors in `conflicts` change, and only where every use of every
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
 from pypto.ir.program import Function
@@ -17,6 +19,7 @@ from pypto.passes.convert_tensor_to_tile_ops.chains import chain_of
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.retype import Retyper
 from pypto.passes.ssa_rewriter import typed_call
+from pypto.span import Span
 
 __all__ = ["stage_element_writes"]
 
@@ -45,9 +48,12 @@ def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
     if not chain.closed or others or _uses(f.body, root) != 1 or _uses(f.body, filled) != 1:
         return f
     *middle, end = stmts if isinstance(stmts[-1], ReturnStmt) else (*stmts, None)
-    last = [s for s in stmts if any(v in chain.versions for v in _defined(s))][-1]
-    final = next(v for v in _defined(last) if v in chain.versions)
-    body = seq([s for s in middle if s is not None and s is not first])
+    at = next(i for i, s in enumerate(stmts) if s is first)
+    handed = _handed_on([s for s in middle[at + 1 :] if s is not None], first.var, chain.versions)
+    if handed is None:
+        return f
+    later, final = handed
+    body = seq([*(s for s in middle[:at] if s is not None), *later])
     staged = _Substitution({first.var: filled})
     new = flatten_to_stmts(staged.visit(body))
     t = root.type
@@ -63,6 +69,48 @@ def _stage(f: Function, flow: GmFlow, root: Var) -> Function:
 
 class _Substitution(Retyper):
     """Replacement of variables with types that follow."""
+
+
+def _handed_on(stmts: Sequence[Stmt], now: Var, versions: Container[Expr]) -> tuple[list[Stmt], Var] | None:
+    """The statements with every branch handing on the version it ends with, and the last version; `now` is the first one.
+
+    A write into global memory happens whether or not its result leaves the branch; one into a value only if it does.
+    None where a loop writes without carrying.
+    """
+    out: list[Stmt] = []
+    for s in stmts:
+        mine = [v for v in _defined(s) if v in versions]
+        if isinstance(s, AssignStmt):
+            now = mine[0] if mine else now
+        elif isinstance(s, (ForStmt, WhileStmt)):
+            carried = next((a for a in s.iter_args if a in versions), now)
+            made = _handed_on(flatten_to_stmts(s.body), carried, versions)
+            if made is None or (made[1] is not carried and not mine):
+                return None
+            s, now = s.replace(body=seq(made[0], s.body.span)), mine[0] if mine else now
+        elif isinstance(s, IfStmt):
+            arms = [_handed_on(flatten_to_stmts(b), now, versions) for b in (s.then_body, s.else_body)]
+            then, other = arms
+            if then is None or other is None:
+                return None
+            if mine or (then[1] is now and other[1] is now):
+                s = s.replace(then_body=seq(then[0]), else_body=None if s.else_body is None else seq(other[0]))
+                now = mine[0] if mine else now
+            else:
+                result = Var(now.name_hint, now.type, s.span)
+                bodies = [seq(_yielding(body, last, s.span)) for body, last in (then, other)]
+                s = s.replace(then_body=bodies[0], else_body=bodies[1], return_vars=(*s.return_vars, result))
+                now = result
+        out.append(s)
+    return out, now
+
+
+def _yielding(body: list[Stmt], value: Var, span: Span) -> list[Stmt]:
+    """An arm that also yields a value."""
+    last = body[-1] if body else None
+    if isinstance(last, YieldStmt):
+        return [*body[:-1], last.replace(value=(*last.value, value))]
+    return [*body, YieldStmt((value,), span)]
 
 
 def _initializes(s: Stmt, root: Var, stmts: list[Stmt]) -> bool:

@@ -127,6 +127,9 @@ class _Legalizer(Placer):
             args[op.reuses] = self.copy_to(args[op.reuses], self.new_place(t), f"{_hint(args[op.reuses])}_copy")
         if op.concept == "assemble":
             args[1] = self.apart_from(args[1], args[0], args[2])
+        else:
+            place = self._written(op, args)
+            args = [a if i == op.reuses else self.apart_from_place(a, place) for i, a in enumerate(args)]
         value = c if all(a is b for a, b in zip(args, c.args, strict=True)) else self.recall(c, args)
         assert isinstance(s.var.type, TileType)
         return s.replace(value=value, var=self.put(s.var, s.var.type, self.place_of(s.var, s.var.type, value)))
@@ -164,6 +167,15 @@ class _Legalizer(Placer):
             return source
         made = self._cut_from_copy(source, target)
         return made if made is not None else self.copy_to(source, self.new_place(source.type), f"{_hint(source)}_copy")
+
+    def apart_from_place(self, e: Expr, written: Place) -> Expr:
+        """An operand in a form that writing these bytes does not change."""
+        if not isinstance(e.type, TileType):
+            return e
+        a = self.of(e)
+        if a.base is not written.base or _apart(a, written):
+            return e
+        return self.copy_to(e, self.new_place(e.type), f"{_hint(e)}_copy")
 
     def _is_cut_at(self, source: Expr, target: Expr, offset: Expr) -> bool:
         """Whether the source is exactly the window that is written."""

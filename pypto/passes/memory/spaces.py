@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pypto.enums import MemorySpace
-from pypto.ir import ops
+from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import INHERIT, OpDef
+from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, last_yield
 from pypto.passes.statements import calls, statements
 
-__all__ = ["demanded_spaces", "staging_space"]
+__all__ = ["demanded_spaces", "keeps_rows", "staging_space"]
 
 _STAGED = {
     MemorySpace.Vec: MemorySpace.Vec,
@@ -79,7 +80,7 @@ def _edges(n: Stmt) -> list[tuple[Expr, Expr]]:
             return [(n.var, n.value)]
         if isinstance(n.value, Call):
             op = ops.of(n.value)
-            if op is not None and _keeps_space(op) and n.value.args:
+            if op is not None and _keeps_space(op) and n.value.args and keeps_rows(n.value):
                 return [(n.var, n.value.args[0])]
         return []
     if isinstance(n, IfStmt):
@@ -92,6 +93,16 @@ def _edges(n: Stmt) -> list[tuple[Expr, Expr]]:
             found += [(r, v), (a, v), (r, a)]
         return found
     return []
+
+
+def keeps_rows(c: Call) -> bool:
+    """Whether a relabel leaves rows what they are, all axes but the last taken as rows: only then can it be one of boxes."""
+    if not c.op.name.endswith(".reshape"):
+        return True
+    a, b = (e.type for e in (c.args[0], c))
+    if not isinstance(a, ShapedType) or not isinstance(b, ShapedType) or not b.shape:
+        return True
+    return len(a.shape) > 1 < len(b.shape) and arith.same(a.shape[-1], b.shape[-1])
 
 
 def _keeps_space(op: OpDef) -> bool:

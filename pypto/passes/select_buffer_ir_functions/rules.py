@@ -70,6 +70,7 @@ class _Rules:
         self.pitch: dict[Var, int] = {}  # of windows: elements between their rows
         self.offset: dict[Var, arith.Linear] = {}  # of windows: bytes from the first of their allocation
         self.relabelled: set[Var] = set()  # relabels of windows
+        self.reshaped: set[Var] = set()  # allocations that relabels lie in
         self.parents: dict[Var, set[object]] = {}  # by allocation: the shapes that windows are cut from
         self.gm: dict[Var, Var] = {p: p for p in f.params if isinstance(p.type, TensorType)}
         self.controlled = any(isinstance(n, (IfStmt, ForStmt, WhileStmt)) for n in statements(f.body))
@@ -91,6 +92,10 @@ class _Rules:
                 self.scalar(n)
         for s in flatten_to_stmts(self.f.body):
             self.statement(s)
+        for v in definitions(self.f.body):
+            t = v.type
+            if isinstance(t, TileType) and t.memref is not None and is_dynamic(t):
+                self.need(t.memref.base_ not in self.reshaped, f"'{v.name_hint}', relabelled elsewhere, has run-time extents")
         stale = stale_extents(self.f)
         self.need(
             stale is None, f"'{stale.name_hint if stale is not None else ''}' is used after its valid extents were set anew"
@@ -298,6 +303,8 @@ class _Rules:
         dense = source not in self.pitch or dims[0] == 1 or self.pitch[source] == dims[1]
         self.need(dense and tile_bytes(a) == tile_bytes(b), "a strided window is relabelled")
         self.need(not is_dynamic(a) and not is_dynamic(b), "a tile with run-time extents is relabelled")
+        if b.memref is not None:
+            self.reshaped.add(b.memref.base_)
         if source in self.pitch:
             self.need(not self.offset[source].terms, "a window at a run-time offset is relabelled")
             self.pitch[var], self.offset[var] = line_pitch(b), self.offset[source]
@@ -315,6 +322,7 @@ class _Rules:
         self.need(not any(is_dynamic(x) for x in (t, s)) and const_dims(s.valid) is not None, "an assemble with run-time extents")
         self.need(0 not in (const_dims(s.valid) or (0,)), "an assemble of nothing")
         row, col = at.elements
+        self.need(s.is_fully_valid, "an assemble of a partly valid tile")  # a buffer is copied whole
         self.need(is_block_aligned(window_offset(t, row, col, self.values)), "an assemble at no proved boundary")
         self.parent(var, t)
 

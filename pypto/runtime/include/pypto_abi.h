@@ -32,6 +32,9 @@ typedef struct pypto_call {
     int64_t fault[4];       /* zero at entry; the values that explain a non-zero result */
 } pypto_call;
 
-int64_t pypto_entry(pypto_call *call);
+/* The layout that callers write, whatever flags this is compiled with. */
+_Static_assert(sizeof(void *) == 8 && sizeof(pypto_arena) == 40 && sizeof(pypto_call) == 64, "flags that change the ABI");
+
+__attribute__((visibility("default"))) int64_t pypto_entry(pypto_call *call);
 
 #endif

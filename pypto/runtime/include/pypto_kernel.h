@@ -97,6 +97,22 @@ PP_INLINE float pp_sticky_f32(int64_t x)
     return x < 0 ? -f : f;
 }
 
+/* Above the signed range: half of it, its lost bit sticky, twice. */
+PP_INLINE float pp_sticky_u64_f32(uint64_t x)
+{
+    return x >> 63 ? 2.0f * pp_sticky_f32((int64_t)(x >> 1 | (x & 1))) : pp_sticky_f32((int64_t)x);
+}
+
+PP_INLINE float pp_round_f16_u64(uint64_t x)
+{
+    return pp_round_f16(pp_sticky_u64_f32(x));
+}
+
+PP_INLINE float pp_round_bf16_u64(uint64_t x)
+{
+    return pp_round_bf16(pp_sticky_u64_f32(x));
+}
+
 PP_INLINE float pp_round_f16_i64(int64_t x)
 {
     return pp_round_f16(pp_sticky_f32(x));
@@ -173,6 +189,26 @@ PP_INLINE float pp_odd_f32(double x)
     { \
         return a > b ? a : b; \
     }
+/* Amounts outside 0..width-1 shift everything out: 0, or the sign bits. */
+#define PP_SHIFTS(name, type, unsigned_type, width, signs) \
+    PP_INLINE type pp_shl_##name(type a, type n) \
+    { \
+        bool in = (unsigned_type)n < width; \
+        return (type)(in ? (unsigned_type)((unsigned_type)a << (in ? n : 0)) : 0); \
+    } \
+    PP_INLINE type pp_shr_##name(type a, type n) \
+    { \
+        bool in = (unsigned_type)n < width; \
+        return (type)(in ? a >> (in ? n : 0) : (type)-(type)(a >> (width - 1) & signs)); \
+    }
+PP_SHIFTS(i8, int8_t, uint8_t, 8, 1)
+PP_SHIFTS(i16, int16_t, uint16_t, 16, 1)
+PP_SHIFTS(i32, int32_t, uint32_t, 32, 1)
+PP_SHIFTS(i64, int64_t, uint64_t, 64, 1)
+PP_SHIFTS(u8, uint8_t, uint8_t, 8, 0)
+PP_SHIFTS(u16, uint16_t, uint16_t, 16, 0)
+PP_SHIFTS(u32, uint32_t, uint32_t, 32, 0)
+PP_SHIFTS(u64, uint64_t, uint64_t, 64, 0)
 PP_SIGNED(i8, int8_t)
 PP_SIGNED(i16, int16_t)
 PP_SIGNED(i32, int32_t)
@@ -189,6 +225,35 @@ PP_MINMAX(u8, uint8_t)
 PP_MINMAX(u16, uint16_t)
 PP_MINMAX(u32, uint32_t)
 PP_MINMAX(u64, uint64_t)
+
+/* -- remainders of floats ---------------------------------------------------------------------------------------- */
+
+/* C's fmod, exact, for any two numbers: the mantissa of x, 40 bits of the exponents' difference at a time. */
+PP_INLINE float pp_fmod_f32(float x, float y)
+{
+    uint32_t u = pp_bits_f32_u32(x), a = u & 0x7fffffffu, b = pp_bits_f32_u32(y) & 0x7fffffffu;
+    if (b == 0 || a >= 0x7f800000u || b > 0x7f800000u) {
+        return __builtin_nanf("");
+    }
+    if (a < b) {
+        return x;
+    }
+    uint32_t e = b >> 23 ? b >> 23 : 1, n = (a >> 23 ? a >> 23 : 1) - e;
+    uint64_t m = b >> 23 ? (b & 0x7fffffu) | 0x800000u : b, r = a >> 23 ? (a & 0x7fffffu) | 0x800000u : a;
+    r %= m;
+    while (n > 0 && r != 0) {
+        uint32_t step = n < 40 ? n : 40;
+        r = (r << step) % m;
+        n -= step;
+    }
+    if (r == 0) {
+        return pp_bits_u32_f32(u & 0x80000000u);
+    }
+    /* As far up as a normal number goes; what stays below the hidden bit is subnormal. */
+    uint32_t up = (uint32_t)__builtin_clz((uint32_t)r) - 8;
+    up = up < e - 1 ? up : e - 1;
+    return pp_bits_u32_f32((u & 0x80000000u) | (((e - up - 1) << 23) + ((uint32_t)r << up)));
+}
 
 /* -- scalar floats --------------------------------------------------------------------------------------------- */
 

@@ -90,7 +90,7 @@ PYTHON = [
     ("del a", UnsupportedFeatureError, "P500", ["Delete"], "del a"),
     ("raise ValueError", UnsupportedFeatureError, "P500", ["Raise"], "raise"),
     ("import os", UnsupportedFeatureError, "P500", ["Import"], "import os"),
-    ("a += b", UnsupportedFeatureError, "P500", ["AugAssign", "x = x + y"], "a += b"),
+    ("a += b", UnsupportedFeatureError, "P500", ["AugAssign", "a = a + b"], "a += b"),
     ("o[0:8, :] += a[0:8, :]", UnsupportedFeatureError, "P500", ["AugAssign"], "o[0:8"),
     ("match a:\n    case 1:\n        pass", UnsupportedFeatureError, "P500", ["Match"], "match a"),
     ("x = a if b else c", UnsupportedFeatureError, "P500", ["IfExp"], "a if b"),

@@ -45,6 +45,7 @@ def test_a_compiler_that_is_not_there(monkeypatch, tmp_path):
         k = fresh()
         for _ in range(2):
             e = refused(k, arguments(), ToolchainError, "PYPTO_CC", name, "is not a program", code="T100", piece=None)
+            assert "fix or unset PYPTO_CC" in e.hint
             assert "apt install gcc" in e.hint
             assert "pip install pypto[toolchain]" in e.hint
             assert isinstance(e, RuntimeError)
@@ -92,13 +93,25 @@ exec cc "$@"
     assert "the C compiler failed with status 1" in shown
     assert f"command: {command}" in shown
     assert "kernel.c:7:3: error: expected a better machine" in shown
-    assert e.note.startswith("the source was kept in ")
-    kept = e.note.removeprefix("the source was kept in ")
+    kept, why = e.note.split(" was kept, ")
+    assert why == "so that the failure can be repeated: the source, command.sh, output.txt"
     assert "pypto_entry" in (Path(kept) / "kernel.c").read_text()
+    assert command in (Path(kept) / "command.sh").read_text()
+    assert "run command.sh in the directory that was kept" in e.hint
+    assert "CFLAGS" not in e.hint
     assert pypto.cache_stats().builds == before.builds
     # A failure is not remembered: with a compiler that works the call does.
     monkeypatch.delenv("PYPTO_CC")
     np.testing.assert_array_equal(k(*arguments()), 2)
+
+
+def test_flags_that_the_compiler_does_not_take(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("CFLAGS", "-no-such-flag")
+    with pytest.raises(ToolchainError, match="no-such-flag") as caught:
+        fresh()(*arguments())
+    assert caught.value.code == "T101"
+    assert "look at CFLAGS='-no-such-flag', which is part of the command, or unset it" in caught.value.hint
 
 
 def test_a_compiler_that_never_ends(monkeypatch, tmp_path):
@@ -126,3 +139,24 @@ def test_a_compiler_that_never_ends(monkeypatch, tmp_path):
 def test_settings_that_cannot_be(name, value, words, monkeypatch):
     monkeypatch.setenv(name, value)
     refused(fresh(), arguments(), ConfigError, *words, piece=None)
+
+
+@pytest.mark.parametrize("flag", ["-mabi=ms", "-m32", "-fpack-struct=1", "-mno-sse2", "-fcall-saved-rax"])
+def test_flags_that_change_how_code_is_called(monkeypatch, flag):
+    monkeypatch.setenv("CFLAGS", f"-g0 {flag}")
+    e = refused(fresh(), arguments(), ConfigError, "CFLAGS", flag, "how compiled code is called", code="O122", piece=None)
+    assert "leave it out" in e.hint
+
+
+def test_flags_that_make_no_library(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("CFLAGS", "-fsyntax-only")
+    with pytest.raises(ToolchainError, match=r"status 0, but made no kernel\.so") as caught:
+        fresh()(*arguments())
+    assert "-fsyntax-only" in caught.value.message
+    assert "CFLAGS" in caught.value.hint
+
+
+def test_hidden_symbols_are_no_matter(monkeypatch):
+    monkeypatch.setenv("CFLAGS", "-fvisibility=hidden")
+    np.testing.assert_array_equal(fresh()(*arguments()), 2)

@@ -288,8 +288,9 @@ def test_an_argument_that_fails_while_it_is_looked_at(launcher):
 
     kernel = scaled(2.0)
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError, match="inside"):
+        with pytest.raises(pypto.errors.ArgumentTypeError, match="raises ZeroDivisionError: inside") as e:
             kernel(Failing(), untouched())
+        assert isinstance(e.value.__cause__, ZeroDivisionError)
         assert call(kernel) == 2.0
 
 

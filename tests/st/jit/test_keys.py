@@ -101,6 +101,7 @@ def within(options):
     )
 
 
+@pytest.mark.contract("B117")
 def test_every_option_of_a_context(key, module):
     k = module(KERNEL, C=2.0).k
     keys = []

@@ -256,3 +256,25 @@ s = pypto.cache_stats(); print(s.pipeline_runs > 0, s.requests, s.disk_hits)
     assert box.builds() == 2
     assert box.run(HEAD + code).words == ["4096", "2048", "4096", "loaded", "not", "False", "2", "2"]
     assert box.builds() == 0
+
+
+def test_the_upper_half_of_uint64_is_no_different_when_the_kernel_is_compiled():
+    def made():
+        @pl.jit
+        def k(x: pl.Tensor, n: pl.UINT64, y: pl.Out[pl.Tensor]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[:] = pl.mul(x, n)
+            return y
+
+        return k
+
+    for value in (2**63, 2**64 - 1, np.uint64(2**64 - 1)):
+        k = made()
+        for _ in range(2):  # cold, then warm
+            y = untouched()
+            k(full(1.0), value, y)
+            assert (y == np.float32(int(value))).all()
+    for value in (2**64, -1, 2**200):
+        for kernel in (made(), k):
+            with pytest.raises(pypto.errors.ArgumentValueError, match="'n' expects UINT64"):
+                kernel(full(1.0), value, untouched())

@@ -63,6 +63,44 @@ def _divide(x: Array, y: Array) -> Array:
     return _rounded(np.divide)(x, y)
 
 
+def _float_or_integer(f: Callable[..., Array]) -> Callable[..., Array]:
+    """Exact in 64 bits of either kind, and rounded once."""
+    whole, rounded = _integer(f), _rounded(f)
+    return lambda x, y: whole(x, y) if x.dtype.kind == "i" else rounded(x, y)
+
+
+def _twice(f: Callable[..., Array]) -> Callable[..., Array]:
+    """From left to right; floats are rounded to binary32 after each, halves once more at the end."""
+
+    def g(x: Array, y: Array, z: Array) -> Array:
+        if x.dtype.kind in "iu":
+            return f(f(x, y), z)
+        with np.errstate(all="ignore"):
+            first = f(np.asarray(x, np.float64), np.asarray(y, np.float64)).astype(np.float32)
+            return f(first.astype(np.float64), np.asarray(z, np.float64)).astype(np.float32).astype(x.dtype)
+
+    return g
+
+
+def _shift(left: bool) -> Callable[[Array, Array], Array]:
+    """In 64 bits; what is shifted by less than nothing, or by its width or more, is shifted out."""
+
+    def g(x: Array, n: Array) -> Array:
+        wide, by = x.astype(np.int64), n.astype(np.int64)
+        out = (by < 0) | (by >= 8 * x.dtype.itemsize)
+        by = np.where(out, 0, by)
+        made = np.where(out, 0, wide << by) if left else np.where(out, np.where(wide < 0, -1, 0), wide >> by)
+        return made.astype(x.dtype)
+
+    return g
+
+
+def _angle(f: Callable[..., Array]) -> Callable[..., Array]:
+    """Angles of which no digit is left after the reduction have no sine."""
+    rounded = _rounded(f)
+    return lambda x: np.where(np.abs(x) < 2.0**24, rounded(x), np.float32(np.nan))
+
+
 def _compare(x: Array, y: Array, cmp_type: int = 0) -> Array:
     f = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)[cmp_type]
     return f(x, y)
@@ -87,6 +125,11 @@ _ADD, _SUB, _MUL = Meaning(_arithmetic(np.add)), Meaning(_arithmetic(np.subtract
 _DIV = Meaning(_precise(_divide))
 _MAX, _MIN = Meaning(np.maximum, any_zero=True), Meaning(np.minimum, any_zero=True)
 _FLOORDIV, _MOD = Meaning(_integer(np.floor_divide)), Meaning(_integer(np.mod))
+_FMOD, _REM = Meaning(_rounded(np.fmod)), Meaning(_float_or_integer(np.mod))
+_PRELU = Meaning(lambda x, slope: np.where(x > 0, x, _rounded(np.multiply)(x, slope)))
+_ADDC, _SUBC = Meaning(_twice(np.add)), Meaning(_twice(np.subtract))
+_AND, _OR, _XOR = Meaning(np.bitwise_and), Meaning(np.bitwise_or), Meaning(np.bitwise_xor)
+_SHL, _SHR = Meaning(_shift(True)), Meaning(_shift(False))
 _CMP, _SEL, _FILL = Meaning(_compare), Meaning(np.where), Meaning(_like)
 _EXPDIF = Meaning(_expdif, (2, 1))
 
@@ -117,7 +160,35 @@ ELEMENTWISE: Mapping[str, Meaning] = MappingProxyType(
         "rsqrt": Meaning(_precise(_rounded(lambda x: 1 / np.sqrt(x))), (2, 0)),
         "recip": Meaning(_precise(_rounded(lambda x: 1 / x))),
         "relu": Meaning(lambda x: np.where(x < 0, np.zeros_like(x), x), any_zero=True),
-        "lrelu": Meaning(lambda x, slope: np.where(x > 0, x, _rounded(np.multiply)(x, slope))),
+        "lrelu": _PRELU,
+        "prelu": _PRELU,
+        # Near their zeros sine and cosine are as exact as elsewhere in absolute terms only.
+        "sin": Meaning(_angle(np.sin), (1024, 0)),
+        "cos": Meaning(_angle(np.cos), (1024, 0)),
+        "fmod": _FMOD,
+        "fmods": _FMOD,
+        "rem": _REM,
+        "rems": _REM,
+        "addc": _ADDC,
+        "addsc": _ADDC,
+        "subc": _SUBC,
+        "subsc": _SUBC,
+        # Over operands that are valid alike; `test_operator_parts` has the others.
+        "part_add": _ADD,
+        "part_mul": _MUL,
+        "part_max": _MAX,
+        "part_min": _MIN,
+        "and": _AND,
+        "ands": _AND,
+        "or": _OR,
+        "ors": _OR,
+        "xor": _XOR,
+        "xors": _XOR,
+        "not": Meaning(np.invert),
+        "shl": _SHL,
+        "shls": _SHL,
+        "shr": _SHR,
+        "shrs": _SHR,
         "cmp": _CMP,
         "cmps": _CMP,
         "sel": _SEL,

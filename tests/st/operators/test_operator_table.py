@@ -6,6 +6,7 @@ all ways agree to the bit, or within the stated distance where a result is not e
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from pypto.debug import interpret
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentValueError, KernelError
 from pypto.ir import ops
-from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR, UNUSED, Lanewise, OpDef, Reduce, Special
+from pypto.ir.opdef import COL, FULL, MASK, PART, ROW, SCALAR, UNUSED, Lanewise, Matmul, OpDef, Reduce, Special
 
 Array = Any
 D = DataType
@@ -88,7 +89,7 @@ class Operands:
             return self.mask(i)
         if pattern == UNUSED and i in self.op.scratch:
             return self.scratch(i)
-        source = {ROW: "v", COL: "w"}.get(pattern, "xy"[sum(self.pattern(j) == FULL for j in range(i))])
+        source = {ROW: "v", COL: "w"}.get(pattern, "xyv"[sum(self.pattern(j) in (FULL, PART) for j in range(i))])
         if isinstance(self.op.semantics, Reduce):
             source = {"sum": "x", "prod": "y"}.get(self.op.concept[4:], "z")
         return self.shaped(i, source, pattern, read=pattern != UNUSED or i == 0)
@@ -118,6 +119,8 @@ class Operands:
     def scratch(self, i: int) -> str:
         name = f"{self.tag}_{i}"
         shape, dtype = ((1, 32), D.UINT8) if self.op.concept in ("sel", "sels") else (self.rect.shape, self.dtype)
+        if self.op.concept == "prelu":
+            shape, dtype = (self.rect.shape[0] + 1, COLUMNS), D.UINT8
         self.lines.append(f"{name} = pl.create_tile({list(shape)}, dtype=pl.{dtype.name}, target_memory=pl.Mem.Vec)")
         return name
 
@@ -158,11 +161,12 @@ def result(op: OpDef, dtype: DataType, rect: Rect, keywords: Mapping[str, Any], 
     meaning = meaning_of(op)
     rect = fitted(op, rect)
     o = Operands(op, dtype, rect, tag)
-    space = op.level
-    assert ops.find_dsl(space, op.concept) is not None, f"the language cannot say {op.name}"
+    space, spelled = op.level, f"{op.concept}{'_' * keyword.iskeyword(op.concept)}"
+    assert ops.find_dsl(space, spelled) is not None, f"the language cannot say {op.name}"
     words = [*o.names, *(f"{k}={v!r}" for k, v in keywords.items())]
     mask = isinstance(op.semantics, Lanewise) and op.semantics.result == MASK
     truth = op.concept in ("cmp", "cmps")
+    everywhere = truth or op.concept in ("xor", "xors") or op.concept.startswith("part_")
     reduces = isinstance(op.semantics, Reduce)
     shape: tuple[int, int] = rect.shape
     if reduces:
@@ -177,14 +181,14 @@ def result(op: OpDef, dtype: DataType, rect: Rect, keywords: Mapping[str, Any], 
     return Result(
         f"{op.name}({', '.join(words)}) {dtype}, {rect.name} of {list(rect.shape)}",
         tuple(o.lines),
-        f"pl.{space}.{op.concept}({', '.join(words)})",
+        f"pl.{space}.{spelled}({', '.join(words)})",
         out,
         (shape[0], COLUMNS if mask else shape[1]),
         want,
         meaning.ulps[dtype is D.FP16],
         meaning.any_zero,
-        # A comparison of tensors is valid everywhere, though it means something only where its operands are.
-        "free" if truth and space == "tensor" else "untouched",
+        # Of tensors the result is valid everywhere, though it means something only where the operands are.
+        "free" if everywhere and space == "tensor" else "untouched",
         ASSEMBLE if space == "tensor" else STORE,
     )
 
@@ -230,11 +234,15 @@ def kernels(level: str, kind: type, dtype: DataType) -> list[list[Result]]:
 
 
 def test_no_operator_is_forgotten() -> None:
-    """Every operator computes as one of the tests here says, or moves (`test_operator_moves`), or is a conversion."""
+    """Every operator computes as one of the tests here says, moves (`test_operator_moves`), multiplies (`test_matmul`), or
+    is a conversion."""
     listed = {op.name: op for op in ops.ALL if op.level in ("tile", "tensor")}
     here = {op.name for level in ("tile", "tensor") for kind in (Lanewise, Reduce) for op in computing(level, kind)}
     moving = {op.name for op in listed.values() if isinstance(op.semantics, Special)}
-    assert set(listed) - here - moving == set(CASTS), "neither elementwise, nor a reduction, nor a move: write its tests"
+    products = {op.name for op in listed.values() if isinstance(op.semantics, Matmul)}
+    assert set(listed) - here - moving - products == set(CASTS), (
+        "neither elementwise, nor a reduction, nor a move: write its tests"
+    )
     assert [name for name in here if not listed[name].dtypes] == [], "operators without dtypes would be tried with none"
     for kind, table in ((Lanewise, ELEMENTWISE), (Reduce, REDUCTIONS)):
         concepts = {listed[name].concept for name in here if isinstance(listed[name].semantics, kind)}

@@ -33,6 +33,7 @@ def swap(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
     return o
 
 
+@pytest.mark.contract("B251", "B252")
 def test_a_swap_swaps_and_keeps_the_tiles_it_began_with():
     check(swap, {n: [*((1, 2) if n % 2 == 0 else (2, 1)), 1, 2] for n in range(5)}, ONE_TWO)
 
@@ -69,6 +70,7 @@ def carries(a: pl.Tensor, v: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
     return o
 
 
+@pytest.mark.contract("B253")
 def test_permuted_shifted_and_combined_carries():
     table = {
         0: [0, 1, 0, 0, 0, 1, 2, 1, 2, 0, 0],
@@ -217,6 +219,7 @@ def trips(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
     return o
 
 
+@pytest.mark.contract("B229", "B251")
 def test_loops_without_a_trip_keep_the_initial_value():
     check(trips, {(0, 0): [7], (5, 2): [7], (3, 3): [7], (0, 2): [236]}, out(8, 8, fill=7))
 

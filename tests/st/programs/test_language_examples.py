@@ -281,6 +281,47 @@ def test_layer_norm_and_rms_norm():
     near(rms, wide / np.sqrt((wide * wide).mean(1, keepdims=True) + EPS) * g, rtol=1e-5)
 
 
+@pl.jit
+def gemm_t(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o[:] = pl.matmul(a, b, out_dtype=pl.FP32, b_trans=True)
+    return o
+
+
+@pl.jit
+def cube(a: pl.Tensor, b: pl.Tensor, c: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        am = pl.load(a, [0, 0], [64, 64], target_memory=pl.Mem.Mat)
+        bm = pl.load(b, [0, 0], [64, 64], target_memory=pl.Mem.Mat)
+        al = pl.move(am, target_memory=pl.Mem.Left)
+        br = pl.move(bm, target_memory=pl.Mem.Right)
+        pl.store(pl.matmul(al, br), [0, 0], c)
+    return c
+
+
+@pl.jit
+def cube_k(a: pl.Tensor, b: pl.Tensor, c: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.tile.create([64, 64], dtype=pl.FP32, target_memory=pl.Mem.Acc)
+        for k in pl.range(4):
+            am = pl.load(a, [0, k * 32], [64, 32], target_memory=pl.Mem.Mat)
+            bm = pl.load(b, [k * 32, 0], [32, 64], target_memory=pl.Mem.Mat)
+            al = pl.move(am, target_memory=pl.Mem.Left)
+            br = pl.move(bm, target_memory=pl.Mem.Right)
+            acc = pl.matmul_acc(acc, al, br, init_cond=(k == 0))
+        pl.store(acc, [0, 0], c)
+    return c
+
+
+def test_products_of_matrices():
+    a, b = normal(32, 64).astype(np.float16), normal(48, 64, number=1).astype(np.float16)
+    near(run(gemm_t, a, b, out(32, 48))[2], a.astype(np.float64) @ b.astype(np.float64).T, rtol=1e-5)
+    a, b = normal(64, 64).astype(np.float16), normal(64, 64, number=1).astype(np.float16)
+    near(run(cube, a, b, out(64, 64))[2], a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5)
+    a, b = normal(64, 128).astype(np.float16), normal(128, 64, number=1).astype(np.float16)
+    near(run(cube_k, a, b, out(64, 64))[2], a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5)
+
+
 N = pl.dynamic("N")
 
 
@@ -297,8 +338,8 @@ def two_stage(a: pl.Tensor[[N, 64], pl.FP32], o: pl.Out[pl.Tensor[[N, 64], pl.FP
     u = pl.create_tensor([N, 64], dtype=pl.FP32)
     for k in pl.range(n // 16):
         u = scale_rows(a, u, k)
-    with pl.at(level=pl.Level.CORE_GROUP):
-        for k in pl.range(n // 16):
+    for b in pl.spmd(4):
+        for k in pl.range(b, n // 16, 4):
             t = pl.load(u, [k * 16, 0], [16, 64])
             pl.store(pl.sub(t, 1.0), [k * 16, 0], o)
     return o

@@ -286,6 +286,18 @@ def nothing(a: pl.Tensor, o: pl.Out[pl.Tensor]):
         o[:] = pl.add(a, 1.0)
 
 
+@pl.jit.incore
+def silent(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+    o[:] = pl.add(a, 1.0)
+    return None
+
+
+@pl.jit
+def said_to_be_nothing(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+    silent(a, o)
+    return None
+
+
 def test_what_a_call_returns():
     a, o, p = whole(8, 16), out(8, 16), out(8, 16)
     for _ in range(2):
@@ -293,8 +305,10 @@ def test_what_a_call_returns():
         assert first is p
         assert second is o
         assert bare(a, o) is o
-        assert nothing(a, o) is None
-        same(o, a + 1)
+        for kernel in (nothing, said_to_be_nothing):
+            o[:] = 0
+            assert kernel(a, o) is None
+            same(o, a + 1)
 
 
 @pl.jit

@@ -23,6 +23,7 @@ from pypto.codegen.native.unit import generate
 from pypto.debug import interpret
 from pypto.frontend import parse
 from pypto.ir.program import Function, Program
+from pypto.jit import JITFunction
 from pypto.jit.dispatch import the_launcher
 from pypto.jit.driver import INCLUDE, plan_of
 from pypto.jit.request import ProgramRequest
@@ -112,7 +113,7 @@ def run(p: Program, args: Sequence[Any], directory: Path, optimize: bool = True)
     library = ctypes.CDLL(str(directory / "kernel.so"))
     address = ctypes.cast(library.pypto_entry, ctypes.c_void_p).value
     given = copies(args)
-    the_launcher().Entry(plan, address, Kernel(plan, library)).call(tuple(given))
+    the_launcher(JITFunction).Entry(plan, address, Kernel(plan, library)).call(tuple(given))
     return [a for a in given if isinstance(a, np.ndarray)]
 
 

@@ -5,6 +5,7 @@ Independent of lane programs: nothing here reads an operator's semantics.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,13 +58,63 @@ def near_exp(x: Array, v: Array) -> Array:
         return np.exp((x.astype(np.float64) - v.astype(np.float64)).astype(np.float32).astype(np.float64))
 
 
+def exact_fmod(x: Array, y: Array) -> Array:
+    """C's fmod, element by element; Python's function raises where there is no remainder."""
+    x, y = np.broadcast_arrays(x, y)
+    made = [
+        math.fmod(p, q) if q != 0 and not math.isinf(p) else math.nan
+        for p, q in zip(x.reshape(-1).tolist(), y.reshape(-1).tolist(), strict=True)
+    ]
+    return np.array(made, np.float32).reshape(x.shape)
+
+
+def python_remainder(x: Array, y: Array) -> Array:
+    """Python's `%`, of floats with the sum rounded to binary32."""
+    if x.dtype.kind == "i":
+        return integer(lambda p, q: p % q if q else 0)(x, y)
+    r, (_, y) = exact_fmod(x, y), np.broadcast_arrays(x, y)
+    with np.errstate(all="ignore"):
+        r = np.where((r != 0) & (np.signbit(r) != np.signbit(y)), r + y, r)
+    return np.where(r == 0, np.copysign(np.float32(0), y), r).astype(np.float32)
+
+
+def left_to_right(dtype: DataType, f: Callable[..., Array]) -> Callable[..., Array]:
+    """Two operations, each rounded to binary32, the result to the dtype."""
+
+    def g(x: Array, y: Array, z: Array) -> Array:
+        if not dtype.is_float():
+            return f(f(x, y), z)
+        with np.errstate(all="ignore"):
+            x, y, z = (np.asarray(v, np.float32) for v in (x, y, z))
+            return f(f(x, y), z).astype(dtype.numpy())
+
+    return g
+
+
+def shifted(left: bool) -> Callable[[Array, Array], Array]:
+    def g(x: Array, y: Array) -> Array:
+        bits = x.dtype.itemsize * 8
+
+        def one(p: int, n: int) -> int:
+            if not 0 <= n < bits:
+                return -1 if p < 0 and not left else 0
+            return p << n if left else p >> n
+
+        return integer(one)(x, y)
+
+    return g
+
+
 def elementwise(concept: str, dtype: DataType, kwargs: dict[str, Any]) -> Callable[..., Array] | None:
     """The function of an operator's operands (those it reads), on arrays of the valid rectangle; None for a reduction."""
     for prefix in ("row_expand_", "col_expand_"):
         if concept.startswith(prefix):
             concept = {"max": "maximum", "min": "minimum"}.get(concept.removeprefix(prefix), concept.removeprefix(prefix))
     # The scalar form of an operator is its name with an s.
-    base = concept[:-1] if concept.endswith("s") and concept not in ("abs", "expands", "cmps", "sels") else concept
+    base = concept[:-1] if concept.endswith("s") and concept not in ("abs", "expands", "cmps", "sels", "cos") else concept
+    base = {"addsc": "addc", "subsc": "subc", "prelu": "lrelu"}.get(base, base)
+    if base.startswith("part_"):  # of operands that are valid alike
+        base = {"max": "maximum", "min": "minimum"}.get(base[5:], base[5:])
     compare = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)[kwargs.get("cmp_type", 0)]
     table: dict[str, Callable[..., Array]] = {
         "add": rounded(dtype, np.add),
@@ -84,6 +135,18 @@ def elementwise(concept: str, dtype: DataType, kwargs: dict[str, Any]) -> Callab
         "relu": lambda x: np.where(x < 0, np.array(0, x.dtype), x),
         "lrelu": lambda x, s: np.where(x > 0, x, rounded(dtype, np.multiply)(x, s)),
         "expdif": near_exp,
+        "sin": rounded(dtype, np.sin),
+        "cos": rounded(dtype, np.cos),
+        "fmod": exact_fmod,
+        "rem": python_remainder,
+        "addc": left_to_right(dtype, np.add),
+        "subc": left_to_right(dtype, np.subtract),
+        "and": integer(lambda p, q: p & q),
+        "or": integer(lambda p, q: p | q),
+        "xor": integer(lambda p, q: p ^ q),
+        "not": np.invert,
+        "shl": shifted(True),
+        "shr": shifted(False),
         "cmp": compare,
         "cmps": compare,
         "sel": np.where,
@@ -98,7 +161,7 @@ def elementwise(concept: str, dtype: DataType, kwargs: dict[str, Any]) -> Callab
 
 def approximate(concept: str, dtype: DataType) -> bool:
     """Whether an operator is compared within an ulp: transcendentals, but for halves, which are correctly rounded."""
-    return concept.endswith("expdif") or (dtype is DataType.FP32 and concept in ("exp", "log"))
+    return concept.endswith("expdif") or (dtype is DataType.FP32 and concept in ("exp", "log", "sin", "cos"))
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------

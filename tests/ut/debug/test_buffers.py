@@ -74,6 +74,7 @@ def test_run_time_extents():
             interpret(f, [X, out(16, 32), 3, n_])
 
 
+@pytest.mark.contract("B069", "B070")
 def test_windows_keep_their_parents_pitch():
     k = Buffers()
     r = k.scalar("r", D.INDEX)
@@ -104,6 +105,7 @@ def test_byte_roots():
     np.testing.assert_array_equal(interpret(k.finish(), [X, out(16, 32)]), X)
 
 
+@pytest.mark.contract("B230")
 def test_swapped_carries_as_copies():
     k = Buffers(32, 32)
     n = k.scalar("n", D.INDEX)

@@ -142,7 +142,8 @@ def test_no_text() -> None:
     e = error(lambda: capture(space["k"]))
     assert isinstance(e, ParserSyntaxError)
     assert "Cannot retrieve source code of 'k'".lower() in e.message.lower()
-    assert "pl.parse" in str(e.hint)
+    assert "write it to a file and import it" in str(e.hint)
+    assert "linecache" in str(e.hint)
 
 
 def test_stale_byte_code_without_source(tmp_path: Path) -> None:

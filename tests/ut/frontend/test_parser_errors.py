@@ -82,7 +82,7 @@ OPERATORS: tuple[Row, ...] = (
     ("x = 'text' + a", ParserTypeError, ("expected a tensor, a tile or a scalar, got 'text'",), "'text'"),
 )
 STATEMENTS: tuple[Row, ...] = (
-    ("a += b", UnsupportedFeatureError, ("Unsupported statement type: AugAssign", "x = x + y"), "a += b"),
+    ("a += b", UnsupportedFeatureError, ("Unsupported statement type: AugAssign", "a = a + b"), "a += b"),
     ("try:\n    pass\nfinally:\n    pass", UnsupportedFeatureError, ("Unsupported statement type: Try",), "try:"),
     ("def f(): pass", UnsupportedFeatureError, ("FunctionDef", "inline"), "def f(): pass"),
     ("import os", UnsupportedFeatureError, ("Import",), "import os"),

@@ -108,7 +108,7 @@ def test_spmd_may_dispatch_a_kernel() -> None:
 
     @entry
     def nested(a: pl.Tensor, n: pl.INDEX, o: pl.Out[pl.Tensor]):  # type: ignore[no-untyped-def]
-        with pl.cluster(name_hint="pair"):  # noqa: SIM117
+        with pl.cluster(name_hint="pair"):
             with pl.spmd(n):
                 o = half(a, o)
         return o

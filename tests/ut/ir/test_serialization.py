@@ -70,6 +70,7 @@ def test_variables_keep_name_and_type_and_get_a_serial_number_of_their_own() -> 
     assert loaded.unique_id != v.unique_id
 
 
+@pytest.mark.contract("B235")
 def test_while_conditions_read_the_very_carries_of_their_loop() -> None:
     loaded = deserialize(serialize(ir_samples.control()))
     assert isinstance(loaded, Function)
@@ -77,6 +78,7 @@ def test_while_conditions_read_the_very_carries_of_their_loop() -> None:
     assert loop.condition.left is loop.iter_args[0]  # type: ignore[attr-defined]
 
 
+@pytest.mark.contract("B240")
 def test_comments_and_stage_and_void_results_survive() -> None:
     loaded = deserialize(serialize(ir_samples.control()))
     assert loaded.body.stmts[0].leading_comments == ("first", "two\nlines")  # type: ignore[attr-defined]

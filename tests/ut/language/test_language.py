@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,47 @@ def test_dtypes_and_enumerations() -> None:
     assert [n for n in ("input", "output", "output_existing", "inout", "no_dep", "scalar") if not hasattr(pl.adir, n)] == []
 
 
+CALLABLE = [
+    getattr(holder, name)
+    for holder in (pl, pl.tensor, pl.tile)
+    for name in dir(holder)
+    if isinstance(getattr(holder, name), (Operation, Construct))
+]
+
+
+@pytest.mark.parametrize("value", CALLABLE, ids=repr)
+def test_help_shows_signature_and_text(value: Any) -> None:
+    """Of every operator and construct, as its spelling is."""
+    text = pydoc.render_doc(value, renderer=pydoc.plaintext)
+    head, _, body = value.__doc__.partition("\n\n")
+    assert head.startswith(f"{value!r}(")
+    assert body
+    assert head in text
+    assert body.split("\n")[0] in text
+    for name in inspect.signature(value).parameters:
+        assert name in head
+
+
+def test_help_agrees_with_the_operator_table() -> None:
+    for d in DSL:
+        for space in d.namespaces:
+            value = getattr(getattr(pl, space) if space else pl, d.name)
+            parameters = inspect.signature(value).parameters.values()
+            assert [p.name for p in parameters] == [p.name for p in d.params]
+            assert [p.default is p.empty for p in parameters] == [p.required for p in d.params]
+            assert value.__doc__.endswith(d.doc)
+    assert Operation.__doc__ != pl.load.__doc__
+    assert "stop" in str(pl.range.__doc__)
+    assert "one host" in str(pl.allreduce.__doc__)
+
+
+def test_every_construct_has_its_text() -> None:
+    from pypto.language.constructs import TABLE
+    from pypto.language.operations import CONTROL
+
+    assert sorted(TABLE) == sorted(CONTROL)
+
+
 def test_the_operator_table_is_all_there() -> None:
     for d in DSL:
         for space in d.namespaces:
@@ -113,8 +157,8 @@ def test_generated_files_are_current() -> None:
 def test_importing_the_language_loads_nothing_else() -> None:
     code = (
         "import sys, pypto.language as pl\n"
-        "heavy = ('numpy', 'pypto.ir', 'pypto.jit', 'pypto.runtime')\n"
-        "print([m for m in sys.modules if m.startswith((*heavy, 'pypto.frontend'))])\n"
+        "heavy = ('numpy', 'pypto.ir', 'pypto.jit', 'pypto.runtime', 'pypto.language.constructs')\n"
+        "print([m for m in sys.modules if m.startswith((*heavy, 'pypto.frontend', 'inspect'))])\n"
         "from pypto.frontend import capture, signature, dynamic_dims\n"
         "print([m for m in sys.modules if m.startswith(heavy)])\n"
     )

@@ -93,6 +93,7 @@ def test_dsa_avoids_reuse_across_units_where_there_is_room():
     assert address(f, "a") != address(f, "b")
 
 
+@pytest.mark.contract("B148")
 def test_symbolic_allocations_have_no_address():
     f = kernel_of(through(scope(TWO, X), "materialize_semantic_aliases", MemoryPlanner.PTOAS, buffers=False))
     assert (address(f, "a"), address(f, "b")) == (0, 0)

@@ -67,6 +67,7 @@ def test_every_planner_gives_the_numbers(seed, planner):
         assert executed(host, args, placement(planner)) == executed(p, args, Placement.VALUES)
 
 
+@pytest.mark.contract("B166", "B167")
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("seed", range(8))
 def test_buffers_give_the_numbers(seed, planner):

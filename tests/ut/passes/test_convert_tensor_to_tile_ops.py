@@ -30,6 +30,7 @@ def directions(f):
     return {p.name_hint: d for p, d in zip(f.params, f.param_directions, strict=True)}
 
 
+@pytest.mark.contract("T001", "T005", "T025", "T183")
 def test_operands_are_loaded_and_results_stored_into_parameters_that_callers_create():
     before = raw(f"""
         @pl.program
@@ -63,6 +64,7 @@ def test_operands_are_loaded_and_results_stored_into_parameters_that_callers_cre
     same(convert(before), after)
 
 
+@pytest.mark.contract("T065", "T066", "T067")
 def test_wrappers_forward_the_new_parameter_and_allocate_nothing():
     after = convert(
         raw(f"""
@@ -92,11 +94,13 @@ def test_wrappers_forward_the_new_parameter_and_allocate_nothing():
     assert applied(after.get_function("main")) == ["tensor.create", "k_spmd"]
 
 
+@pytest.mark.contract("T010")
 def test_one_load_serves_every_use_of_a_tensor_that_is_never_written():
     f = kernel("o[:] = pl.add(pl.mul(x, x), pl.row_expand_sub(x, pl.row_max(x)))", f"x: {T}, o: pl.Out[{T}]")
     assert applied(f).count("tile.load") == 1
 
 
+@pytest.mark.contract("T019", "T036", "T040")
 def test_a_tensor_that_is_written_is_loaded_at_each_use():
     f = kernel(
         """
@@ -116,6 +120,7 @@ def test_slices_are_loaded_where_they_are_written_down():
     assert applied(f) == ["tile.load", "tile.muls", "tile.store"]
 
 
+@pytest.mark.contract("T027", "T030")
 def test_directions_follow_what_is_written():
     f = kernel(
         """
@@ -157,6 +162,7 @@ def test_branches_that_mix_tensor_and_computed_value_load_in_the_arm():
     assert applied(f).count("tile.load") == 2
 
 
+@pytest.mark.contract("T026")
 def test_a_result_that_is_only_assembled_never_has_to_fit_on_the_chip():
     f = kernel_of(
         convert(
@@ -179,6 +185,7 @@ def test_a_result_that_is_only_assembled_never_has_to_fit_on_the_chip():
     assert directions(f) == {"x": IN, "ret0_out": OUT}
 
 
+@pytest.mark.contract("T026")
 @pytest.mark.parametrize(("second", "one"), [("a1", True), ("acc0", False)])
 def test_a_result_assembled_into_twice_from_one_state_is_two_tensors(second, one):
     f = kernel_of(
@@ -218,6 +225,7 @@ def test_a_result_that_is_read_while_it_is_assembled_stays_a_tile():
 I = "pl.Tensor[[4, 32], pl.INT32]"  # noqa: E741
 
 
+@pytest.mark.contract("T045", "T046", "T047", "T048")
 @pytest.mark.parametrize(
     "body",
     [
@@ -234,6 +242,7 @@ def test_both_kinds_of_write_of_one_tensor_are_refused(body):
     assert e.value.hint
 
 
+@pytest.mark.contract("T049")
 def test_different_tensors_may_be_written_differently():
     f = kernel(
         "o[0:1, :] = pl.full([1, 32], dtype=pl.INT32, value=-1)\npl.write(q, [1, 2], pl.const(3, pl.INT32))", f"o: {I}, q: {I}"
@@ -241,6 +250,7 @@ def test_different_tensors_may_be_written_differently():
     assert directions(f) == {"o": OUT, "q": OUT}
 
 
+@pytest.mark.contract("T055")
 def test_a_whole_fill_followed_by_element_writes_is_staged():
     f = kernel(
         """
@@ -254,6 +264,7 @@ def test_a_whole_fill_followed_by_element_writes_is_staged():
     assert applied(f) == ["tensor.read", "tile.full", "tile.write", "tile.store"]
 
 
+@pytest.mark.contract("T056")
 def test_a_partial_fill_is_not_staged():
     with pytest.raises(CompileError, match="both in bulk"):
         kernel(
@@ -265,6 +276,7 @@ def test_a_partial_fill_is_not_staged():
 FILL = "for i in pl.range({n}):\n    pl.write(o, [{at}], pl.const(7, pl.INT32))\n"
 
 
+@pytest.mark.contract("T052", "T053", "T054")
 @pytest.mark.parametrize(
     ("n", "at", "bulk"),
     [
@@ -281,6 +293,7 @@ def test_contiguous_aligned_constant_fills_are_bulk(n, at, bulk):
     assert applied(f) == (["tile.full", "tile.store"] if bulk else ["tensor.write"])
 
 
+@pytest.mark.contract("T052")
 @pytest.mark.parametrize(
     ("n", "second", "bulk"),
     [(8, "o, [0, i + 8]", True), (16, "o, [0, i + 8]", False), (16, "o, [1, i]", True), (16, "q, [0, i]", True)],
@@ -323,6 +336,7 @@ def test_windows_of_a_tensor_of_run_time_shape_are_loaded():
 # -- cache policy ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("T059", "T060", "T061", "T062", "T063")
 def test_a_declared_cache_policy_reaches_every_load_and_leaves_the_function():
     before = raw(f"""
         @pl.program

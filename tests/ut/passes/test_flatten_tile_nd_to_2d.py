@@ -120,3 +120,27 @@ def test_a_kernel_of_matrices_is_returned_as_it_is():
         "lower_composite_ops",
     )
     assert flatten_tile_nd_to_2d.run(p, PassOptions()) is p
+
+
+def test_the_last_two_axes_are_exchanged_page_by_page():
+    x = np.arange(384, dtype=np.float32).reshape(2, 8, 24)
+    X, Y = "pl.Tensor[[2, 8, 24], pl.FP32]", "pl.Tensor[[2, 24, 8], pl.FP32]"
+    f = flattened("o[:, :, :] = pl.transpose(x, -1, -2)", f"x: {X}, o: pl.Out[{Y}]", x, out(2, 24, 8))
+    assert applied(f).count("tile.transpose") == 2
+    assert shapes(f) == {2}
+
+
+def test_pages_cannot_be_exchanged():
+    X, Y = "pl.Tensor[[2, 8, 24], pl.FP32]", "pl.Tensor[[8, 2, 24], pl.FP32]"
+    with pytest.raises(CompileError, match="exchanges axes 0 and 1 of a tile") as e:
+        flattened("o[:, :, :] = pl.transpose(x, 0, 1)", f"x: {X}, o: pl.Out[{Y}]")
+    assert "two-dimensional pieces" in e.value.hint
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_three_dimensions_are_gathered_from_rows_in_groups(dim):
+    x = np.arange(384, dtype=np.float32).reshape(2, 8, 24)
+    n = (np.arange(2 * 4 * 8) % x.shape[dim]).astype(np.int32).reshape(2, 4, 8)
+    X, N, Y = "pl.Tensor[[2, 8, 24], pl.FP32]", "pl.Tensor[[2, 4, 8], pl.INT32]", "pl.Tensor[[2, 4, 8], pl.FP32]"
+    f = flattened(f"o[:, :, :] = pl.gather(x, {dim}, n)", f"x: {X}, n: {N}, o: pl.Out[{Y}]", x, n, out(2, 4, 8))
+    assert shapes(f) == {2}

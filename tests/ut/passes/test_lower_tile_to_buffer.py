@@ -54,6 +54,7 @@ def calls(f, name: str) -> list[Call]:
 # -- straight lines --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B001", "B024", "B025", "B026", "B155", "B156", "B157")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_producers_write_into_their_destination(planner):
     f = lowered(LOADS + "pl.store(pl.mul(pl.add(t, u), t), [0, 0], o)", planner)
@@ -64,6 +65,7 @@ def test_producers_write_into_their_destination(planner):
     assert {len(c.args) for c in calls(f, "alloc")} == {1 if planner is MemoryPlanner.PTOAS else 2}
 
 
+@pytest.mark.contract("B165", "B166")
 def test_the_signature_and_the_caller_stay():
     p = scope(LOADS + "pl.store(pl.add(t, u), [0, 0], o)", X)
     plain = lower(p, PassOptions(enable_buffer_ir=False)).device
@@ -74,6 +76,7 @@ def test_the_signature_and_the_caller_stay():
     assert compare(plain.get_function("main"), device.get_function("main"), auto_map=True) is None
 
 
+@pytest.mark.contract("B167", "B240")
 def test_conversion_is_idempotent_pure_and_survives_serialization():
     p = through(scope(LOADS + "pl.store(pl.add(t, u), [0, 0], o)", X), "materialize_valid_shape_symbols")
     before = python_print(p)
@@ -83,17 +86,20 @@ def test_conversion_is_idempotent_pure_and_survives_serialization():
     assert compare(made, deserialize(serialize(made)), auto_map=True) is None
 
 
+@pytest.mark.contract("B043")
 def test_scalars_take_the_element_type():
     f = lowered(LOADS + "k = pl.cast(n, pl.FP32)\npl.store(pl.muls(t, k), [0, 0], o)")
     (c,) = calls(f, "muls")
     assert c.args[1].type.dtype is c.args[0].type.dtype
 
 
+@pytest.mark.contract("B044", "B238")
 def test_fills_take_their_shape_from_the_destination():
     f = lowered("pl.store(pl.tile.full([16, 64], dtype=pl.FP32, value=2.5), [0, 0], o)")
     assert operations(f) == ["alloc", "full", "store"]
 
 
+@pytest.mark.contract("B047")
 def test_recip_has_a_destination_of_its_own():
     f = lowered(LOADS + "pl.store(pl.recip(pl.adds(t, 100.0)), [0, 0], o)")
     (c,) = calls(f, "recip")
@@ -103,6 +109,7 @@ def test_recip_has_a_destination_of_its_own():
 # -- views of allocations --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B095", "B171", "B172")
 def test_relabels_share_one_byte_root():
     f = lowered(LOADS + "r = pl.adds(pl.reshape(t, [32, 32]), 1.0)\npl.store(pl.add(pl.reshape(r, [16, 64]), u), [0, 0], o)")
     roots = [c.type for c in calls(f, "alloc") if c.type.dtype.name == "UINT8"]
@@ -127,6 +134,7 @@ def planned(base: int = 8192, inner: int = 8256, text: str = PLANNED):
     return kernel_of(lower_tile_to_buffer.run(p, PassOptions()))
 
 
+@pytest.mark.contract("B171", "B173", "B184")
 def test_an_interior_member_is_a_window_of_the_byte_root():
     f = planned()
     (alloc,) = calls(f, "alloc")
@@ -138,6 +146,7 @@ def test_an_interior_member_is_a_window_of_the_byte_root():
     assert len(sources) == 2  # repeated stores share a handle
 
 
+@pytest.mark.contract("B096", "B097", "B181", "B184")
 @pytest.mark.parametrize(
     ("base", "inner", "words"),
     [
@@ -151,12 +160,14 @@ def test_malformed_windows_fail(base, inner, words):
         planned(base, inner)
 
 
+@pytest.mark.contract("B181", "B182")
 def test_interior_members_alone_give_no_origin():
     text = "\n".join(line for line in PLANNED.splitlines() if not line.startswith(("t:", "s:"))).replace("s)", "o)")
     with pytest.raises(CompileError, match="full-capacity MemRef anchor"):
         planned(text=text)
 
 
+@pytest.mark.contract("B028", "B176")
 def test_static_partial_rectangles_are_windows_of_one_allocation():
     f = lowered(
         "t = pl.load(x, [0, 0], [16, 64], valid_shape=[7, 33])\nu = pl.set_validshape(pl.adds(t, 1.0), 5, 20)\n"
@@ -168,6 +179,7 @@ def test_static_partial_rectangles_are_windows_of_one_allocation():
 # -- windows ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B070", "B186", "B191")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_slices_are_cut_where_they_are_written(planner):
     f = lowered(LOADS + "w = pl.slice(t, [8, 32], [m, 32])\npl.store(pl.add(w, w), [0, 0], o)", planner)
@@ -176,6 +188,7 @@ def test_slices_are_cut_where_they_are_written(planner):
     assert [e.value for e in view.args[2].elements] == [8, 32]
 
 
+@pytest.mark.contract("B188")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_assembles_copy_into_a_window_of_the_result(planner):
     f = lowered(LOADS + "w = pl.slice(u, [8, 32], [0, 0])\npl.store(pl.assemble(t, w, [m, 32]), [0, 0], o)", planner)
@@ -183,11 +196,13 @@ def test_assembles_copy_into_a_window_of_the_result(planner):
     assert operations(f).count("subview") == 2
 
 
+@pytest.mark.contract("B079", "B197")
 def test_a_source_that_is_the_window_needs_no_copy():
     f = lowered(LOADS + "w = pl.slice(t, [8, 64], [m, 0])\npl.store(pl.assemble(t, w, [m, 0]), [0, 0], o)")
     assert "copy" not in operations(f)
 
 
+@pytest.mark.contract("B077")
 def test_an_overlapping_source_is_read_from_a_copy_of_the_whole():
     f = lowered(LOADS + "w = pl.slice(t, [8, 64], [0, 0])\npl.store(pl.assemble(t, w, [4, 0]), [0, 0], o)")
     assert operations(f).count("copy") == 2
@@ -196,6 +211,7 @@ def test_an_overlapping_source_is_read_from_a_copy_of_the_whole():
 # -- run-time extents ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B029", "B134", "B138", "B204", "B207")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_extents_are_stated_and_empty_rectangles_guarded(planner):
     f = lowered(
@@ -213,6 +229,7 @@ def test_extents_are_stated_and_empty_rectangles_guarded(planner):
     ]
 
 
+@pytest.mark.contract("B204")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_one_static_extent(planner):
     f = lowered(
@@ -223,6 +240,7 @@ def test_one_static_extent(planner):
     assert operations(f).count("set_validshape") == 2
 
 
+@pytest.mark.contract("B208")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_setters_update_the_shared_handle(planner):
     body = "t = pl.load(x, [0, 0], [16, 64])\nu = pl.set_validshape(t, n, m)\npl.store(pl.adds(u, 1.0), [0, 0], o)"
@@ -230,12 +248,14 @@ def test_setters_update_the_shared_handle(planner):
     assert operations(f).count("set_validshape") == 3
 
 
+@pytest.mark.contract("B135")
 def test_windows_keep_each_extent_as_it_is():
     load = "t = pl.load(x, [0, 0], [16, 64], valid_shape=[n, 64])\n"
     f = lowered(load + "w = pl.slice(t, [8, 64], [0, 0])\npl.store(pl.adds(w, 1.0), [0, 0], o)", trips=((0, 0), (5, 0), (16, 0)))
     assert (-1, 64) in {c.type.valid_shape for c in calls(f, "subview")}
 
 
+@pytest.mark.contract("B140")
 def test_what_is_known_to_be_empty_is_not_built():
     empty = "t = pl.load(x, [0, 0], [16, 64], valid_shape=[0, 0])\npl.store(t, [0, 0], o)\n"
     f = lowered(empty + "pl.store(pl.load(y, [0, 0], [8, 64]), [8, 0], o)")
@@ -245,6 +265,7 @@ def test_what_is_known_to_be_empty_is_not_built():
 # -- control flow ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B054", "B055", "B067", "B225", "B229", "B231")
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_only_scalars_pass_through_control_flow(planner):
     body = """
@@ -270,6 +291,7 @@ def test_only_scalars_pass_through_control_flow(planner):
             assert len(s.return_vars) == 1
 
 
+@pytest.mark.contract("B056", "B232")
 def test_stores_in_loops_keep_the_parameter():
     f = lowered(
         "for i in pl.range(n):\n    t = pl.load(x, [i * 4, 0], [4, 64])\n    pl.store(t, [i * 4, 0], o)", trips=((0, 0), (4, 0))
@@ -293,6 +315,7 @@ def explicit(
 LOAD = "t = pl.load(x, [0, 0], [16, 64])\n"
 
 
+@pytest.mark.contract("B223", "B239")
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -308,6 +331,7 @@ def test_what_has_no_recipe_is_diagnosed_at_its_line(body, words):
     assert e.value.span["line"] >= 5
 
 
+@pytest.mark.contract("B226")
 def test_global_memory_must_be_one_parameter():
     t = "pl.Tensor[[16, 64], pl.FP32]"
     text = f"""
@@ -324,6 +348,7 @@ def test_global_memory_must_be_one_parameter():
         lower_tile_to_buffer.run(p, PassOptions())
 
 
+@pytest.mark.contract("B224")
 def test_attributes_need_a_contract():
     text = """
         mem: pl.Ptr = pl.tile.alloc(pl.const(4096, pl.INT64), memory_space=pl.Mem.Vec)
@@ -335,6 +360,7 @@ def test_attributes_need_a_contract():
     lower_tile_to_buffer.run(raw_kernel(text.replace("{attrs}", "{'pipeline_membership': ['0:1']}"), params), PassOptions())
 
 
+@pytest.mark.contract("B149")
 def test_storage_is_checked_again():
     text = """
         m: pl.Ptr = pl.tile.alloc(pl.const(4096, pl.INT64), memory_space=pl.Mem.Vec)
@@ -348,6 +374,7 @@ def test_storage_is_checked_again():
         lower_tile_to_buffer.run(raw_kernel(text, "x: pl.Tensor[[16, 64], pl.FP32]"), PassOptions())
 
 
+@pytest.mark.contract("B010", "B012", "B108")
 def test_kernels_left_at_tile_stage_stay():
     p = scope(LOADS + "pl.store(pl.row_expand_add(t, pl.row_max(u, t)), [0, 0], o)", X)
     f = kernel_of(lower(p, PassOptions()).device)

@@ -74,6 +74,7 @@ def test_what_both_arms_hand_on_stays_where_it_is():
     assert moves(f) == 0
 
 
+@pytest.mark.contract("B066")
 def test_a_swap_saves_what_it_would_overwrite():
     f = legal("for i in pl.range(n):\n    a, b = b, a\npl.store(a, [0, 0], o)\npl.store(b, [16, 0], o)")
     assert 3 <= moves(f) <= 4
@@ -128,18 +129,21 @@ def test_an_operator_that_would_overwrite_what_is_needed_works_on_a_copy(body):
     assert moves(legal(body)) == 1
 
 
+@pytest.mark.contract("B077", "B078")
 def test_an_assemble_of_an_overlapping_window_reads_a_copy_of_the_whole():
     f = legal("w = pl.slice(a, [8, 32], [2, 0])\nt = pl.assemble(a, w, [4, 0])\npl.store(t, [0, 0], o)")
     assert applied(f).count("tile.slice") == 2
     assert call_of(f, "tile.move").args[0] is named(f, "a")
 
 
+@pytest.mark.contract("B079", "B080")
 @pytest.mark.parametrize("offset", ["8", "0"])
 def test_an_exact_or_disjoint_window_needs_no_copy(offset):
     f = legal(f"w = pl.slice(a, [8, 32], [0, 0])\nt = pl.assemble(a, w, [{offset}, 0])\npl.store(t, [0, 0], o)")
     assert moves(f) == 0
 
 
+@pytest.mark.contract("B077")
 def test_an_overlapping_window_at_a_run_time_offset_is_copied():
     f = legal("w = pl.slice(a, [8, 32], [n, 0])\nt = pl.assemble(a, w, [n + 1, 0])\npl.store(t, [0, 0], o)")
     assert moves(f) == 1
@@ -166,6 +170,7 @@ def test_declared_memory_keeps_its_tile():
     assert [v.type.memref.base_.name_hint for v in (named(f, "t"), named(f, "u"))] == ["buf", "other"]
 
 
+@pytest.mark.contract("B008")
 def test_functions_that_are_not_selected_only_share_what_must_be_shared():
     body = "for i in pl.range(n):\n    a, b = b, a\npl.store(pl.row_expand_add(a, pl.row_max(b, a)), [0, 0], o)"
     p = through(scope(LOADS + body, X), "select_buffer_ir_functions", MemoryPlanner.PTOAS)

@@ -1,12 +1,14 @@
 """Kernels know how the windows they are given lie."""
 
 import numpy as np
+import pytest
 from back_lab import through
 from pass_lab import FRONT, agree, apply, out, program
 
 from pypto.ir.expr import ConstInt, Var
 from pypto.passes.context import PassOptions
 from pypto.passes.optimize_orch_tensors import optimize_orch_tensors
+from pypto.passes.round_trip import check_round_trip
 
 TEXT = """
 @pl.program
@@ -90,3 +92,25 @@ def test_wrappers_hand_strides_on():
     p = apply(program(text), *FRONT, "convert_tensor_to_tile_ops", "optimize_orch_tensors")
     for name in ("k", "g"):
         assert [e.value for e in p.get_function(name).params[0].type.tensor_view.stride] == [64, 1]
+
+
+@pytest.mark.parametrize("n", ["64", "pl.dynamic('N')"])
+def test_a_kernel_that_returns_the_window_it_wrote_can_be_printed(n):
+    """The caller says nothing of the window's strides, whether it is read from objects or from text."""
+    text = f"""
+        @pl.program
+        class test:
+            @pl.function(type=pl.FunctionType.InCore)
+            def k(self, a: pl.Tensor[[8, 16], pl.FP32], o: pl.Out[pl.Tensor[[8, 16], pl.FP32]]) -> pl.Tensor[[8, 16], pl.FP32]:
+                o[:] = pl.add(a, 1.0)
+                return o
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(self, a: pl.Tensor[[8, 16], pl.FP32], o: pl.InOut[pl.Tensor[[16, {n}], pl.FP32]]):
+                w = pl.slice(o, [8, 16], [4, 16])
+                w = self.k(a, w)
+                return o
+        """
+    p = apply(program(text), *FRONT, "convert_tensor_to_tile_ops", "optimize_orch_tensors")
+    assert p.get_function("k").params[1].type.tensor_view is not None
+    check_round_trip(p, "OptimizeOrchTensors")

@@ -9,7 +9,7 @@ import pytest
 from pass_lab import body, outputs
 
 from pypto import passes
-from pypto.errors import NotSupportedError, VerificationError
+from pypto.errors import ConfigError, NotSupportedError, VerificationError
 from pypto.ir.verify.properties import IRProperty
 from pypto.passes.framework import Pass
 from pypto.passes.pipeline import ORDER
@@ -28,9 +28,9 @@ FACTORIES = """
     outline_hierarchy_scopes outline_incore_scopes outline_cluster_scopes normalize_return_order derive_call_directions
 """.split()  # noqa: SIM905
 LEFT_OUT = (
-    "auto_tile_matmul_l0",
+    "skew_cross_core_pipeline",
     "expand_mixed_kernel",
-    "lower_pipeline_loops",
+    "lower_pipeline_to_slots",
     "auto_derive_task_dependencies",
     "insert_comm_fence",
 )
@@ -126,5 +126,12 @@ def test_levels_kinds_and_phases(monkeypatch):
     monkeypatch.setenv("PYPTO_WARNING_LEVEL", "post_pass")
     assert passes.get_default_verification_level() is passes.VerificationLevel.ROUNDTRIP
     assert passes.get_default_diagnostic_phase() is passes.DiagnosticPhase.POST_PASS
-    monkeypatch.setenv("PYPTO_WARNING_LEVEL", "whatever")
-    assert passes.get_default_diagnostic_phase() is passes.DiagnosticPhase.PRE_PIPELINE
+    monkeypatch.setenv("PYPTO_WARNING_LEVEL", "None")
+    assert passes.get_default_diagnostic_phase() is passes.DiagnosticPhase.NONE
+    for name, ask in (
+        ("PYPTO_WARNING_LEVEL", passes.get_default_diagnostic_phase),
+        ("PYPTO_VERIFY_LEVEL", passes.get_default_verification_level),
+    ):
+        monkeypatch.setenv(name, "whatever")
+        with pytest.raises(ConfigError, match=f"{name}='whatever': expected one of none, "):
+            ask()

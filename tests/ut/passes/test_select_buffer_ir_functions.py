@@ -30,11 +30,13 @@ def reason(
     return why
 
 
+@pytest.mark.contract("B006", "B021", "B022", "B024", "B025", "B026")
 @pytest.mark.parametrize("planner", [PYPTO, PTOAS, DSA_RP])
 def test_ordinary_kernels_are_chosen_under_every_planner(planner):
     assert reason(LOADS + "r = pl.mul(pl.add(t, u), t)\n" + STORE, planner=planner) is None
 
 
+@pytest.mark.contract("B108", "B115")
 def test_one_reduction_keeps_the_whole_kernel_at_tile_stage():
     why = reason(LOADS + "r = pl.row_expand_add(pl.add(t, u), pl.row_max(t, u))\n" + STORE)
     assert why is not None
@@ -69,6 +71,7 @@ ELEMENTWISE = {
 UNARY = {"abs", "exp", "sqrt", "neg", "relu", "log", "recip"}
 
 
+@pytest.mark.contract("B037", "B038", "B039", "B040", "B041")
 @pytest.mark.parametrize("dtype", list(ELEMENTWISE))
 @pytest.mark.parametrize("name", ELEMENTWISE["FP32"])
 def test_element_types_of_operators(name, dtype):
@@ -80,16 +83,19 @@ def test_element_types_of_operators(name, dtype):
     assert (why is None) == (name in ELEMENTWISE[dtype])
 
 
+@pytest.mark.contract("B033", "B034", "B035", "B036")
 @pytest.mark.parametrize(("dtype", "chosen"), [("FP16", True), ("BF16", True), ("FP32", True), ("INT32", True), ("INT16", False)])
 def test_transfers(dtype, chosen):
     assert (reason(f"r = pl.load(x, [0, 0], [16, 64])\n{STORE}", dtype) is None) == chosen
 
 
+@pytest.mark.contract("B041", "B044")
 def test_fills():
     assert reason("r = pl.tile.full([16, 64], dtype=pl.FP32, value=2.0)\n" + STORE) is None
     assert reason("r = pl.tile.full([16, 64], dtype=pl.FP16, value=2.0)\n" + STORE, "FP16") is not None
 
 
+@pytest.mark.contract("B027", "B031", "B075", "B076", "B089", "B090", "B091", "B092", "B093", "B109", "B110", "B113")
 @pytest.mark.parametrize(
     ("body", "chosen"),
     [
@@ -129,6 +135,7 @@ def test_atomic_stores_are_not_chosen():
     assert reason("r = pl.load(x, [0, 0], [16, 64])\npl.store(r, [0, 0], o, atomic=pl.AtomicType.Add)") is not None
 
 
+@pytest.mark.contract("B054", "B056", "B061", "B109")
 @pytest.mark.parametrize(
     ("body", "chosen"),
     [
@@ -148,6 +155,7 @@ def test_control_flow(body, chosen):
     assert (why is None) == chosen, why
 
 
+@pytest.mark.contract("B060", "B061")
 def test_steps_are_positive_constants():
     t = "pl.Tensor[[16, 64], pl.FP32]"
     body = "t = pl.load(x, [0, 0], [16, 64])\nfor i in pl.range(0, n, 2):\n    t = pl.adds(t, 1.0)\npl.store(t, [0, 0], o)"
@@ -161,6 +169,7 @@ def test_steps_are_positive_constants():
     assert "by a constant" in why_not_selected(f.replace(body=Stepped().body(f.body)), PassOptions())
 
 
+@pytest.mark.contract("B029", "B120", "B121", "B122", "B124", "B125", "B126", "B127", "B128", "B129", "B130")
 @pytest.mark.parametrize(
     ("body", "chosen"),
     [
@@ -187,12 +196,14 @@ def test_run_time_extents(body, chosen):
     assert (why is None) == chosen, why
 
 
+@pytest.mark.contract("B112")
 def test_shapes_that_windows_are_cut_from_without_addresses():
     body = "a = pl.reshape(t, [32, 32])\nr = pl.add(pl.slice(t, [8, 32], [0, 0]), pl.slice(a, [8, 32], [0, 0]))\n" + STORE
     assert reason(LOADS + body, planner=PYPTO) is None
     assert "several shapes" in reason(LOADS + body, planner=PTOAS)
 
 
+@pytest.mark.contract("B107")
 def test_the_newer_chip_and_the_switch():
     body = LOADS + "r = pl.add(t, u)\n" + STORE
     assert reason(body, platform="a5sim") is not None

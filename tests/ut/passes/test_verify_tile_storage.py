@@ -35,6 +35,7 @@ def test_a_carry_in_two_places_is_an_error(attrs):
     assert len(e.value.diagnostics) == 1
 
 
+@pytest.mark.contract("B009")
 def test_kernels_left_at_tile_stage_are_not_looked_at():
     p = loop("q", '{"buffer_ir_selected": False}')
     assert verify_tile_storage.run(p, PassOptions()) is p

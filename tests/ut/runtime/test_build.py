@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import math
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -22,6 +24,7 @@ from pypto.runtime.locks import FileLock
 from pypto.runtime.store import Store
 from pypto.runtime.toolchain import Toolchain, find
 
+LIBRARY = _ctypes.__file__  # what a compiler that only pretends hands out
 SOURCE = {"kernel.c": "int answer(void) { return 42; }\n"}
 
 
@@ -206,7 +209,7 @@ def test_the_compiler_inherits_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     inherited = os.dup2(os.open("/dev/null", os.O_RDONLY), 77, inheritable=True)
     spy = fake(
         tmp_path / "cc",
-        f"ls /proc/$$/fd > {tmp_path}/fds; env > {tmp_path}/env; ps -o pgid= -p $$ > {tmp_path}/pgid; touch kernel.so",
+        f"ls /proc/$$/fd > {tmp_path}/fds; env > {tmp_path}/env; ps -o pgid= -p $$ > {tmp_path}/pgid; cp {LIBRARY} kernel.so",
     )
     compile_shared(spy, SOURCE, str(tmp_path), "kernel.so")
     os.close(inherited)
@@ -220,7 +223,7 @@ def test_the_compiler_inherits_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_no_room_for_processes_means_more_slowly(tmp_path: Path) -> None:
-    body = f"n=$(ls {tmp_path} | grep -c try); touch {tmp_path}/try$n; [ $n = 2 ] && touch kernel.so && exit 0\n"
+    body = f"n=$(ls {tmp_path} | grep -c try); touch {tmp_path}/try$n; [ $n = 2 ] && cp {LIBRARY} kernel.so && exit 0\n"
     body += 'echo "cc: fatal error: cannot execute cc1: vfork: Resource temporarily unavailable"; exit 1'
     assert compile_shared(fake(tmp_path / "cc", body), SOURCE, str(tmp_path), "kernel.so")
     assert len(list(tmp_path.glob("try*"))) == 3
@@ -233,6 +236,7 @@ def test_a_fork_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         calls.append(1)
         if len(calls) < 3:
             raise BlockingIOError(11, "Resource temporarily unavailable")
+        shutil.copy(LIBRARY, tmp_path / "kernel.so")
         return 0, ""
 
     monkeypatch.setattr(build, "run", flaky)
@@ -264,7 +268,9 @@ def test_one_cpu_one_compiler(tmp_path: Path, shared: bool) -> None:
     peak, temporary = tmp_path / "peak", tmp_path / "tmp"
     peak.mkdir()
     temporary.mkdir()
-    cc = tool(tmp_path / "cc", f": > {peak}/$$; ls {peak} | grep -vc max >> {peak}/max; sleep 0.05; rm {peak}/$$; touch k.so")
+    cc = tool(
+        tmp_path / "cc", f": > {peak}/$$; ls {peak} | grep -vc max >> {peak}/max; sleep 0.05; rm {peak}/$$; cp {LIBRARY} k.so"
+    )
     if not shared:
         # Somebody else was there first: then the cap holds within each process.
         (temporary / f"pypto-compilers-{os.geteuid()}").symlink_to("/etc")
@@ -351,3 +357,27 @@ def test_affinity_counts() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     code += "from pypto.runtime.build import available_cpus; print(available_cpus())"
     assert run(code)[0] == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("exit 0", "made no kernel.so"),
+        ("touch kernel.so", "is no shared object"),
+        ("echo text > kernel.so", "is no shared object"),
+        (f"cp {LIBRARY} kernel.so; printf '\\001' | dd of=kernel.so bs=1 seek=4 conv=notrunc 2> /dev/null", "another word size"),
+    ],
+)
+def test_a_compiler_that_only_says_that_it_succeeded(tmp_path: Path, kept: Path, body: str, problem: str) -> None:
+    cc = fake(tmp_path / "cc", body)
+    with pytest.raises(ToolchainError, match=problem) as e:
+        compile_shared(cc, SOURCE, str(tmp_path), "kernel.so")
+    assert e.value.code == "T101"
+    assert f"command: {cc.command[0]}" in e.value.message
+
+
+@pytest.mark.parametrize("flag", ["-c", "-S", "-E", "-fsyntax-only"])
+def test_flags_that_stop_the_compiler_half_way(cc: Toolchain, tmp_path: Path, kept: Path, flag: str) -> None:
+    with pytest.raises(ToolchainError, match="status 0, but made") as e:
+        compile_shared(cc, SOURCE, str(tmp_path), "kernel.so", [flag])
+    assert flag in e.value.message

@@ -178,6 +178,21 @@ def test_the_bound_holds_by_itself_and_costs_little(store: Store, root: Path, mo
     assert store.stat().entries >= 16
 
 
+def test_a_bound_that_was_lowered_is_reached_call_by_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever happens to build something does not pay for all that others left."""
+    for n in range(60):
+        build(store, n)
+    one = store.stat().size // 60
+    monkeypatch.setenv("PYPTO_CACHE_MAX_SIZE", str(10 * one))
+    have = 60
+    for n in range(60, 70):
+        entry = build(store, n)
+        assert entry.digest in present(store)
+        before, have = have, store.stat().entries
+        assert have >= before + 1 - 8
+    assert have <= 10
+
+
 def test_an_entry_larger_than_the_bound_is_usable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     build(store, 1)
     monkeypatch.setenv("PYPTO_CACHE_MAX_SIZE", "4096")

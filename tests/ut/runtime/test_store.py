@@ -361,6 +361,23 @@ def test_options_choose_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         store_module.default_store()
 
 
+def test_a_root_is_absolute_once_and_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYPTO_CACHE_DIR", "~/a/b")
+    assert store_module.default_store().root == f"{tmp_path}/home/a/b"
+    name = f"relative-{tmp_path.name}"
+    monkeypatch.setenv("PYPTO_CACHE_DIR", name)
+    monkeypatch.chdir(tmp_path)
+    first = store_module.default_store()
+    assert first.root == f"{tmp_path}/{name}"
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert store_module.default_store() is first
+    monkeypatch.setenv("PYPTO_CACHE_DIR", "~nobody-of-this-name/x")
+    with pytest.raises(ConfigError, match=r"PYPTO_CACHE_DIR='~nobody-of-this-name/x': there is no home"):
+        store_module.default_store()
+
+
 def test_a_warm_look_up_imports_little(store: Store, root: Path) -> None:
     run(HEAD + "make('x')", PYPTO_CACHE_DIR=root)
     code = (

@@ -308,6 +308,7 @@ def test_addresses_of_operands(op, addresses, words):
     assert all(words in m and f"buffer.{op}: 'a' and 'b'" in m for m in found)
 
 
+@pytest.mark.contract("B049")
 def test_a_handle_over_itself():
     k = Lab()
     a = k.alloc("a")
@@ -326,6 +327,7 @@ def test_memories_do_not_meet():
     assert k.findings() == []
 
 
+@pytest.mark.contract("B081", "B200", "B201", "B202")
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
@@ -398,6 +400,7 @@ def test_views_come_from_known_storage():
 # -- extents ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.contract("B210")
 def test_extents_are_set_on_what_owns_them():
     k = Lab()
     a = k.alloc("a", valid=(-1, -1))

@@ -1,0 +1,178 @@
+"""Products of batches, one matrix after the other.
+
+In: a product of tiles with leading axes, while a kernel's tiles become two-dimensional.  Out: loops over the leading axes
+around a product of matrices; each product is stored where it belongs if a store is all that reads the batch, else copied
+into one tile.  An operand that was loaded for the product alone is loaded matrix by matrix.
+Invariant: what lies in a box beside a matrix is never valid; a tensor is read later only if nothing in the kernel writes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from pypto.enums import MemorySpace
+from pypto.errors import CompileError
+from pypto.ir import arith
+from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
+from pypto.ir.ops.matmul import matrix_boxes
+from pypto.ir.ops.rules import shape_text
+from pypto.ir.program import Function
+from pypto.ir.shaped import TileType, as_dims, const_dims, same_dims
+from pypto.ir.stmt import AssignStmt
+from pypto.passes.convert_tensor_to_tile_ops.boxing import Box, boxed_shape
+from pypto.passes.loop_rewriter import LoopRewriter
+from pypto.passes.matrix_operands import Written
+from pypto.passes.single_stores import single_stores, uses_of
+from pypto.passes.statements import statements
+
+__all__ = ["PRODUCTS", "Batches"]
+
+MAT, VEC = MemorySpace.Mat, MemorySpace.Vec
+PRODUCTS = ("tile.batch_matmul", "tile.batch_matmul_acc")
+Dims = tuple[Expr, ...]
+
+
+class _Operand(NamedTuple):
+    """One side of a batched product: its matrices, turned where the operator says so, in boxes."""
+
+    value: Expr
+    turned: bool
+    box: Box
+
+
+class Batches:
+    """The batched products of a kernel: which of them are stored as they are, and what is loaded for them alone."""
+
+    def __init__(self, f: Function) -> None:
+        made = {s.var: s.value for s in statements(f.body) if isinstance(s, AssignStmt) and isinstance(s.value, Call)}
+        products = {v: c for v, c in made.items() if c.op.name in PRODUCTS}
+        self.any = bool(products)
+        stores = single_stores(f) if products else {}
+        self.stored = {v: s for v, s in stores.items() if v in products}
+        self.products = {id(s): products[v] for v, s in self.stored.items()}
+        written = Written(f) if products else None
+        self.loads = {v: c for v, c in made.items() if written is not None and written.can_repeat(c)}
+        operands: Counter[Var] = Counter(a for c in products.values() for a in c.args if isinstance(a, Var))
+        uses = uses_of(f) if products else Counter()
+        self.dropped = frozenset(v for v in self.loads if operands[v] and operands[v] == uses[v])
+
+    def expand(self, lo: LoopRewriter, c: Call, store: AssignStmt | None) -> Expr:
+        """The products, emitted before the current statement: the tensor they were stored into, or the tile they make."""
+        if c.op.name == "tile.batch_matmul_acc":
+            _refuse(c, "adds to an accumulator", "loop over the batch: acc = pl.matmul_acc(acc, a[i], b[i]), and store acc")
+        shape = _const(c)
+        if not same_dims(_tile(c).valid[:-2], _tile(c).shape[:-2]):
+            _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "narrow rows and columns only, not the batch")
+        kinds = bool(c.kwargs.get("a_trans")), bool(c.kwargs.get("b_trans"))
+        boxes = matrix_boxes(_tile(c.args[0]).dtype, *kinds)
+        operands = [_Operand(v, turned, box) for v, turned, box in zip(c.args, kinds, boxes, strict=True)]
+
+        def product(index: Dims) -> Var:
+            return lo.emit("tile.matmul", [self._matrix(lo, o, index) for o in operands], None, "product")
+
+        if store is not None:
+            return self._stored(lo, c, store.value, product)
+        count = 1
+        for n in shape[:-2]:
+            count *= n
+        rows, cols = shape[-2:]
+        whole = MakeTuple(as_dims((count * rows, cols)))
+        start = lo.emit("tile.create", (whole,), {"dtype": _tile(c).dtype, "target_memory": VEC}, "products")
+        if not same_dims(_tile(c).valid, _tile(c).shape):
+            _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "store it, or fill the operands with pl.fillpad")
+        zero = const_index(0)
+
+        def piece(index: Dims, carried: Expr) -> Expr:
+            window = MakeTuple(as_dims((rows, cols)))
+            made = lo.emit("tile.extract", (product(index), zero, zero, window), {"target_memory": VEC}, "product")
+            at = arith.mul(_flat(index, shape[:-2]), const_index(rows))
+            return lo.emit("tile.assemble", (carried, made, MakeTuple((at, zero))), None, "products")
+
+        return _nest(lo, shape[:-2], start, piece)
+
+    def _stored(self, lo: LoopRewriter, c: Call, store: Expr, product: Callable[[Dims], Var]) -> Expr:
+        assert isinstance(store, Call)
+        offsets = [lo.expr(o) for o in store.args[1].elements]  # type: ignore[attr-defined]
+        valid = [lo.expr(v) for v in _tile(c).valid[-2:]]
+
+        def piece(index: Dims, carried: Expr) -> Expr:
+            at = [arith.add(o, i) for o, i in zip(offsets[:-2], index, strict=True)] + offsets[-2:]
+            window = MakeTuple((*(const_index(1) for _ in index), *valid))
+            return lo.emit("tile.store", (product(index), MakeTuple(at), carried, window), store.kwargs, "stored")
+
+        return _nest(lo, _const(c)[:-2], lo.expr(store.args[2]), piece)
+
+    # -- operands --
+
+    def _matrix(self, lo: LoopRewriter, o: _Operand, index: Dims) -> Expr:
+        """The matrix of an operand that belongs to an index of the result."""
+        t = _tile(o.value)
+        batch = t.shape[:-2]
+        aligned = index[len(index) - len(batch) :]
+        own = tuple(const_index(0) if arith.is_const(n, 1) else i for n, i in zip(batch, aligned, strict=True))
+        load = self.loads.get(o.value) if isinstance(o.value, Var) else None
+        made = self._window(lo, o, own) if load is None else _loaded(lo, load, own, o.box)
+        return lo.emit("tile.transpose_view", (made,), None, "turned") if o.turned else made
+
+    def _window(self, lo: LoopRewriter, o: _Operand, own: Dims) -> Expr:
+        """Rows of the tile that holds all matrices, copied."""
+        t, flat, zero = _tile(o.value), lo.expr(o.value), const_index(0)
+        shape, valid = t.shape[-2:], t.valid[-2:]
+        at = arith.mul(_flat(own, _const(o.value)[:-2]), shape[0])
+        whole = boxed_shape(shape, o.box)
+        space = MAT if same_dims(whole, shape) else VEC
+        made: Expr = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), {"target_memory": space}, "matrix")
+        if not same_dims(whole, shape):
+            boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, "target_memory": MAT}, "boxed")
+            made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
+        have = _tile(made).valid
+        return made if same_dims(have, valid) else lo.emit("tile.set_validshape", (made, *valid), None, "matrix")
+
+
+def _loaded(lo: LoopRewriter, load: Call, own: Dims, box: Box) -> Expr:
+    """One matrix of a load, loaded by itself."""
+    offsets, shape, valid = (tuple(lo.expr(e) for e in a.elements) for a in load.args[1:])  # type: ignore[attr-defined]
+    ones = tuple(const_index(1) for _ in own)
+    at = tuple(arith.add(o, i) for o, i in zip(offsets[:-2], own, strict=True)) + offsets[-2:]
+    window = (*ones, *boxed_shape(shape[-2:], box))
+    args = (lo.expr(load.args[0]), *(MakeTuple(d) for d in (at, window, (*ones, *valid[-2:]))))
+    made = lo.emit("tile.load", args, {**load.kwargs, "target_memory": MAT}, "matrix")
+    return lo.emit("tile.reshape", (made, MakeTuple(window[-2:])), None, "matrix") if own else made
+
+
+def _nest(lo: LoopRewriter, batch: tuple[int, ...], start: Expr, body: Callable[[Dims, Expr], Expr]) -> Expr:
+    """`body` for each index, in a loop for each axis that has more than one."""
+
+    def along(axis: int, index: Dims, carried: Expr) -> Expr:
+        if axis == len(batch):
+            return body(index, carried)
+        if batch[axis] == 1:
+            return along(axis + 1, (*index, const_index(0)), carried)
+        bounds = 0, batch[axis], 1
+        return lo.loop(f"b{axis}", bounds, carried, lambda i, v: along(axis + 1, (*index, i), v))
+
+    return along(0, (), start)
+
+
+def _flat(index: Dims, batch: Any) -> Expr:
+    at: Expr = const_index(0)
+    for i, n in zip(index, batch, strict=True):
+        at = arith.add(arith.mul(at, const_index(n)), i)
+    return at
+
+
+def _tile(e: Expr) -> TileType:
+    assert isinstance(e.type, TileType)
+    return e.type
+
+
+def _const(e: Expr) -> tuple[int, ...]:
+    dims = const_dims(_tile(e).shape)
+    assert dims is not None
+    return dims
+
+
+def _refuse(c: Call, what: str, hint: str) -> NoReturn:
+    raise CompileError(f"{c.op.name}: a product of batches that {what} is not made", c.span, hint, code="C031")
