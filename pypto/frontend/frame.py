@@ -147,6 +147,10 @@ class Frame:
             known = [*self.scope.names, *self.source.cells, *self.source.globals]
             hint = closest(name, known) or "assign it before this line, or define it outside the kernel"
             self.fail(UndefinedVariableError, f"Undefined variable '{name}'", node, hint)
+        if isinstance(value, (list, tuple)) and _contains_itself(value, []):
+            self.fail(
+                ParserTypeError, f"'{name}' has no end: it is a list in itself", node, "a container must not contain itself"
+            )
         return value
 
     def surrounding(self, value: Any, node: ast.AST) -> Any:
@@ -350,3 +354,9 @@ def _written(e: Expr) -> Var | None:
             operand = e.args[known.reuses]
             return operand if isinstance(operand, Var) else None
     return None
+
+
+def _contains_itself(value: Any, around: list[Any]) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    return any(value is a for a in around) or any(_contains_itself(v, [*around, value]) for v in value)
