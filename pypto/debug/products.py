@@ -40,6 +40,8 @@ def matmul(app: Application, form: Matmul) -> Block:
             x, y = np.broadcast_arrays(a[..., :, k, None], b[..., None, k, :])
             c = fma32(x, y, c) if sums is np.float32 else c + x * y
     dest = writable(app) if form.acc is not None else app.destination()
+    if form.acc is not None and _starts_afresh(app, form):
+        dest.write(np.zeros(app.block(form.acc).valid, dest.dtype.numpy()))  # also where no product is added
     dest.write(_stored(c, dest.dtype))
     return dest
 

@@ -186,10 +186,11 @@ class Reduce(NamedTuple):
 class Matmul(NamedTuple):
     """The product of two matrices, by numbers of operands: element (r, c) of the result is the sum of lhs[r, k] * rhs[k, c].
 
-    Each element starts at 0 (at the accumulator's element, unless `init` is true; at its column's element of a bias [1, N])
-    and adds its products in ascending k, by fused multiply-add in FP32 (one rounding for product and sum), or wrapping in
-    INT32.  K is the valid extent of lhs; the result is valid as lhs in its rows and as rhs in its columns.  Leading axes are
-    batches and broadcast; the keywords `a_trans` and `b_trans` swap the last two axes of an operand.
+    Each element starts at 0 (at its column's element of a bias [1, N]; at the accumulator's element, unless `init` is true,
+    which makes all of it that is valid 0) and adds its products in ascending k, by fused multiply-add in FP32 (one rounding
+    for product and sum), or wrapping in INT32.  K is the valid extent of lhs; the result is valid as lhs in its rows and as
+    rhs in its columns.  Leading axes are batches and broadcast; the keywords `a_trans` and `b_trans` swap the last two axes
+    of an operand.
     """
 
     lhs: int

@@ -38,7 +38,10 @@ def product(op: OpDef, form: Matmul, dst: View, operands: list[View], call: Call
         made.append(LaneOp(start, (Operand(COL, bias[0], None, t),), dst, rows, cols, False, "bias", span))
         fresh = ZERO
     keeps = form.acc is not None or bool(bias)
-    numbers = (rows, depth, cols, fresh)
+    # An accumulator that starts afresh does so wherever it is valid, also where no product is added to it.
+    whole = call.args[form.acc].type if form.acc is not None else None
+    height, width = whole.valid if isinstance(whole, TileType) else (rows, cols)
+    numbers = (rows, depth, cols, fresh, height, width)
     return [*made, Routine(function, "pypto_matmul.h", dst, (a, b), numbers, keeps, None, op.concept, span)]
 
 

@@ -241,3 +241,22 @@ def test_results_in_the_type_of_the_operands():
     np.testing.assert_array_equal(o, want)
     *_, o = everywhere(then_vector, a, b, out(16, 16, dtype=np.float16))
     np.testing.assert_array_equal(o, want + np.float16(1))
+
+
+@pl.jit
+def narrow(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    """The products have 50 rows, the accumulator has 64."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tensor([64, 32], dtype=pl.FP32)
+        for k in pl.range(0, 64, 32):
+            rows = pl.set_validshape(a[:, k : k + 32], 50, 32)
+            acc = pl.matmul_acc(acc, rows, b[k : k + 32, :], init_cond=(k == 0))
+        o[:] = acc
+    return o
+
+
+def test_an_accumulator_that_starts_afresh_is_0_where_nothing_is_added():
+    a, b = small(64, 64, np.float32, 3), small(64, 32, np.float32, 2)
+    *_, o = everywhere(narrow, a, b, out(64, 32))
+    np.testing.assert_array_equal(o[:50], product(a, b)[:50])
+    np.testing.assert_array_equal(o[50:], 0)
