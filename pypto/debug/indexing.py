@@ -173,6 +173,11 @@ def _scatter(app: Application) -> Block:
     require_valid(app, i, app.block(i), index.shape)
     values = app.block(i).read(index.shape)
     shape = app.block(0).shape
+    if len(app.args) > 3:
+        rows = app.block(3).read(app.block(3).valid)
+        wrong = (rows < 0) | (rows >= shape[0])
+        if wrong.any():
+            _outside(app, f"index {int(rows[wrong].flat[0])} is none of the {shape[0]} rows")
     if "dim" in app.kwargs:
         wrong = (index < 0) | (index >= shape[1])
         if wrong.any():

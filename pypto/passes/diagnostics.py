@@ -18,6 +18,7 @@ from pypto.enums import ArgEffect, ParamDirection
 from pypto.errors import PyptoWarning
 from pypto.ir import ops
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Submit, Var
+from pypto.ir.opdef import Special
 from pypto.ir.program import Program
 from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import (
@@ -109,8 +110,11 @@ def _counter(s: ScopeStmt) -> Stmt | None:
 
 
 def _writes(s: AssignStmt) -> bool:
+    """Whether a statement is there for more than its value, or for nothing that matters."""
     e = s.value
     op = ops.of(e) if isinstance(e, Call) else None
+    if op is not None and isinstance(op.semantics, Special) and op.semantics.kind == "query":
+        return True  # an extent that nothing needs costs nothing
     if isinstance(e, Submit) or (isinstance(e, Call) and op is None):
         return True
     return op is not None and isinstance(e, Call) and any(x is not ArgEffect.Read for x in op.effects(e.kwargs))

@@ -138,6 +138,10 @@ def _scatter(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span)
     source, index = tile_of(call.args[1]), tile_of(call.args[2])
     dst = _in_place(b, need(var), call, op, span)
     _covered(b, source, index, span)
+    if len(call.args) > 3:
+        listed = tile_of(call.args[3])
+        limits = (valid_rect(listed)[0], whole(need(var).type)[0])
+        _routine(b, "pp_rows_within", dst, (b.view(call.args[3]),), limits, True, op, span)
     along = ONE if "dim" in call.kwargs else ZERO
     numbers = (*valid_rect(index), *whole(need(var).type), along)
     views = (b.view(call.args[1]), b.view(call.args[2]))

@@ -87,13 +87,13 @@ def _scatter_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     return _kept(lo, x, src, index, {"dim": 1})
 
 
-def _kept(lo: Lower, x: Expr, src: Expr, index: Expr, kwargs: dict[str, Any]) -> Expr:
+def _kept(lo: Lower, x: Expr, src: Expr, index: Expr, kwargs: dict[str, Any], rows: Expr | None = None) -> Expr:
     """src scattered into zeros, ones into a mask, and x where the mask has none: the instruction keeps nothing itself."""
     t, n = x.type, src.type
     assert isinstance(t, TileType)
     assert isinstance(n, TileType)
     zeros = _filled(lo, t, t.dtype, 0, "zeros")
-    scattered = lo.emit("tile.scatter", (zeros, src, index), kwargs, "scattered")
+    scattered = lo.emit("tile.scatter", (zeros, src, index, *(() if rows is None else (rows,))), kwargs, "scattered")
     marks = _mark_type(t.dtype)
     base, ones = _filled(lo, t, marks, 0, "mask_zeros"), _filled(lo, n, marks, 1, "mask_ones")
     mask = lo.emit("tile.scatter", (base, ones, index), kwargs, "mask")
@@ -183,7 +183,7 @@ def _update_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     flat = lo.emit("tile.row_expand_add", (columns, start), None, "flat_index")
     if t.dtype.get_byte() == 2:
         flat = lo.emit("tile.cast", (flat,), {"target_type": D.INT16, "mode": 5}, "flat_index")
-    return _kept(lo, x, src, flat, {})
+    return _kept(lo, x, src, flat, {}, listed)
 
 
 # -- to global memory ----------------------------------------------------------------------------------------------
@@ -229,18 +229,19 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "tile.scatter",
-        _levels("tile", "dst", "src", "indexes"),
+        (*_levels("tile", "dst", "src", "indexes"), Operand("rows", "tile", optional=True)),
         _scatter_tile,
         Special("scatter"),
-        effects=(RW, R, R),
+        effects=(RW, R, R, R),
         attrs=(Attr("dim", (int,)),),
-        spaces=(VEC, VEC, VEC),
+        spaces=(VEC, VEC, VEC, VEC),
         out_space=INHERIT,
         reuses=0,
         in_place=False,
         dtypes=_SCATTERED,
         pto="tscatter",
-        doc="elements of dst, counted in row-major order, replaced in place: dst[indexes[i, j]] = src[i, j]",
+        doc="elements of dst, counted in row-major order, replaced in place: dst[indexes[i, j]] = src[i, j]; `rows` are the "
+        "row numbers that indexes were computed from: one that dst does not have is refused, however its products wrapped",
     ),
     OpDef(
         "tensor.scatter_mask",

@@ -18,6 +18,7 @@ from pypto.passes.convert_tensor_to_tile_ops.callers import update_callers
 from pypto.passes.convert_tensor_to_tile_ops.coherence import mixed_writes, reject_mixed_writes
 from pypto.passes.convert_tensor_to_tile_ops.fills import fill_loops_to_bulk
 from pypto.passes.convert_tensor_to_tile_ops.flow import Access, Directions, GmFlow, accesses, analyze
+from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput, append_outputs, created_results_to_outputs
 from pypto.passes.convert_tensor_to_tile_ops.staging import stage_element_writes
 from pypto.passes.framework import program_pass
@@ -74,6 +75,7 @@ def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function,
     cache = {f.params[i]: int(policy) for i, policy in f.attrs.get("cache_policy", ())}
     converter = BodyConverter(f, flow, _shareable(f, flow, found), chip, cache)
     made = converter.function(f)
+    check_joins(made)
     if made is f and f is original and not cache:
         return _upgrade_directions(f, found), []
     outputs += converter.added

@@ -30,6 +30,19 @@ PP_INLINE int64_t pp_oob(int32_t v, int64_t count, int64_t oob)
     return oob == PP_OOB_ZERO ? -1 : count == 0 ? -2 : oob == PP_OOB_CLAMP ? count - 1 : u % count;
 }
 
+/* Whether the first column of a list of row numbers stays below `limit`; the first that does not. */
+static __attribute__((unused)) int64_t pp_rows_within(
+    const void *out, int64_t dr, int64_t dc, const int32_t *list, int64_t lr, int64_t lc, int64_t rows, int64_t limit)
+{
+    (void)out, (void)dr, (void)dc, (void)lc;
+    for (int64_t r = 0; r < rows; ++r) {
+        if (pp_is_out(list[r * lr], limit)) {
+            return list[r * lr];
+        }
+    }
+    return PP_FINE;
+}
+
 /* type: of the elements, by size; index: of the index. */
 #define PP_BY_INDEX(bits, type, iname, index) \
     /* Elements counted over all of src; beyond it 0. */ \

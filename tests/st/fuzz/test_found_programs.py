@@ -1,9 +1,12 @@
-"""Programs that random search found, made small; each with what went wrong."""
+"""Programs that searching found, made small; each with what went wrong."""
 
 import numpy as np
+import pytest
 from lab import everywhere
 
 import pypto.language as pl
+from pypto.debug import interpret
+from pypto.errors import CompileError, KernelBoundsError
 
 
 @pl.jit
@@ -23,3 +26,57 @@ def test_reads_and_writes_in_different_loops():
     a = np.arange(256, dtype=np.float32).reshape(16, 16)
     (_, _, o) = everywhere(loops_of_their_own, a, np.array([2], np.int32), np.zeros_like(a))
     np.testing.assert_array_equal(o, np.tile(a[:8] + a[8:], (2, 1)))
+
+
+@pl.jit
+def rows_replaced(x: pl.InOut[pl.Tensor], i: pl.Tensor, v: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        x[:] = pl.scatter_update(x, i, v)
+    return x
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("row", [16, -1, 2048, -2048, 1 << 26, 1 << 27, -(1 << 31)])
+def test_a_row_that_is_not_there(row, dtype):
+    """The position of an element, row * width in 32 (or 16) bits, wrapped to one that is there."""
+    x, i, v = np.zeros((16, 32), dtype), np.array([[1, 2, 3, 4, 5, 6, 7, row]], np.int32), np.ones((8, 32), dtype)
+    with pytest.raises(KernelBoundsError, match=str(row)):
+        rows_replaced(x, i, v)
+    with pytest.raises(KernelBoundsError, match=str(row)):
+        interpret(rows_replaced.lower(x, i, v), [x, i, v], "rows_replaced")
+    assert not x.any()
+
+
+S = pl.dynamic("S")
+
+
+@pl.jit
+def arms(x: pl.Tensor[[S, 64], pl.FP32], o: pl.InOut[pl.Tensor[[8, 64], pl.FP32]], n: pl.INDEX):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b = pl.full([8, 64], pl.FP32, value=1.0)
+        if n > 0:
+            m = b + b
+        else:
+            m = pl.slice(x, [8, 64], [0, 0], clamp=True) + b
+        o = pl.assemble(o, m, [0, 0])
+    return o
+
+
+@pl.jit
+def trips(x: pl.Tensor[[S, 64], pl.FP32], o: pl.InOut[pl.Tensor[[8, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        m = pl.full([8, 64], pl.FP32, value=1.0)
+        for i in pl.range(0, x.shape[0], 8):
+            m = pl.slice(x, [8, 64], [i, 0], clamp=True) + m
+        o = pl.assemble(o, m, [0, 0])
+    return o
+
+
+def test_values_that_are_valid_in_different_parts_do_not_meet():
+    """One arm's tile was taken for the other's, and memory that nobody wrote was stored."""
+    x, o = np.ones((5, 64), np.float32), np.zeros((8, 64), np.float32)
+    for kernel, args in ((arms, (x, o, 0)), (trips, (x, o))):
+        with pytest.raises(CompileError, match="'m' that is valid in") as e:
+            kernel(*args)
+        assert "pl.fillpad(m)" in e.value.hint
+    assert not o.any()
