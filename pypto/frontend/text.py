@@ -45,7 +45,7 @@ def parse(code: str, filename: str = "<string>", source_map: Any = None) -> Func
         raise ArgumentTypeError(what, hint="pass a str; pl.loads reads a file")
     try:
         module = ast.parse(code, filename)
-    except UnicodeEncodeError as e:
+    except ValueError as e:  # a null byte, or half of a pair of surrogates
         raise SyntaxError(f"Failed to compile code from {filename}: {e}", (filename, None, None, None)) from None
     except (RecursionError, MemoryError):  # the parser's answer to thousands of levels
         raise ParserSyntaxError(f"{filename} has expressions that are nested too deeply", hint=REMEDY) from None

@@ -120,6 +120,7 @@ def test_memory_of_run_time_size(entry):
 
 FLOATS = KernelPlan("floats", (tensor("y", (3,), "out", INT64),))
 UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}.get(os.uname().machine)
+INEXACT = {"x86_64": 0x20, "aarch64": 0x10}.get(os.uname().machine, 0)
 
 
 def test_the_callers_rounding_and_flags_stay(entry):
@@ -144,7 +145,8 @@ def test_the_callers_rounding_and_flags_stay(entry):
     assert y.tolist() == [1, 1, 1]
     assert (flags, mode) == (0, UPWARD)
     assert raised != 0
-    assert after == raised
+    # Python's own floating-point work around the call may round.
+    assert after & ~INEXACT == raised & ~INEXACT
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="reads the SSE control register")
