@@ -80,10 +80,7 @@ class _Reader:
             field = self.take(_FIELD)[1]
             fields[field] = self.value()
             self.sign(",")
-        made = cls()
-        for f in cls._fields:
-            setattr(made, f, fields.get(f, [] if f in _LISTS else None))
-        return made
+        return cls(**{f: fields.get(f, [] if f in _LISTS else None) for f in cls._fields})
 
     def leaf(self, kind: str) -> Any:
         text = self.take(_QUOTED if kind in ("str", "bytes") else _PLAIN)[0]
