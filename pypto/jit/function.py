@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pypto.errors import Error
+from pypto.errors import Error, ParserSyntaxError
+from pypto.frontend.depth import REMEDY
 from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
 from pypto.jit.binding import Binder
@@ -42,9 +43,12 @@ def _shortly(f: _F) -> _F:
     """
 
     @wraps(f)
-    def entry(*args: Any, **kwargs: Any) -> Any:
+    def entry(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
         try:
-            return f(*args, **kwargs)
+            return f(self, *args, **kwargs)
+        except RecursionError:  # readers of the text recurse over its expressions
+            what = f"'{self.source.name}' has expressions that are nested too deeply"
+            raise ParserSyntaxError(what, hint=REMEDY) from None
         except Error as e:
             if not sys.flags.dev_mode:
                 e.__traceback__ = None
