@@ -29,10 +29,19 @@ def _outside(app: Application, what: str) -> NoReturn:
     raise KernelBoundsError(f"{app.op.name}: {what}", app.span, "correct the index, or gather with gather_oob")
 
 
-def _check_flat(app: Application, index: Array, count: int) -> None:
+def _check_range(app: Application, index: Array, count: int, otherwise: str) -> None:
+    """Every index is one of `count`; `otherwise` says what a wrong one is."""
     wrong = (index < 0) | (index >= count)
     if wrong.any():
-        _outside(app, f"index {int(index[wrong].flat[0])} is none of the {count} elements")
+        _outside(app, f"index {int(index[wrong].flat[0])} is {otherwise}")
+
+
+def _check_flat(app: Application, index: Array, count: int) -> None:
+    _check_range(app, index, count, f"none of the {count} elements")
+
+
+def _check_rows(app: Application, index: Array, count: int) -> None:
+    _check_range(app, index, count, f"none of the {count} rows")
 
 
 def _check_valid(app: Application, where: tuple[Array, ...], valid: Extents) -> None:
@@ -79,9 +88,7 @@ def _along(app: Application, source: Block, index_block: Block, index: Array) ->
         b, n = app.kwargs["group"], app.kwargs["index_group"]
         row, col = _positions(index)
         where, extents = [row // n, row % n, col], (source.shape[0] // b, b, source.shape[1])
-    wrong = (index < 0) | (index >= extents[dim])
-    if wrong.any():
-        _outside(app, f"index {int(index[wrong].flat[0])} is out of range for the extent {extents[dim]} of dimension {dim}")
+    _check_range(app, index, extents[dim], f"out of range for the extent {extents[dim]} of dimension {dim}")
     where[dim] = index
     at = tuple(where) if "group" not in app.kwargs else (where[0] * app.kwargs["group"] + where[1], where[2])
     _check_valid(app, at, source.valid)
@@ -174,14 +181,9 @@ def _scatter(app: Application) -> Block:
     values = app.block(i).read(index.shape)
     shape = app.block(0).shape
     if len(app.args) > 3:
-        rows = app.block(3).read(app.block(3).valid)
-        wrong = (rows < 0) | (rows >= shape[0])
-        if wrong.any():
-            _outside(app, f"index {int(rows[wrong].flat[0])} is none of the {shape[0]} rows")
+        _check_rows(app, app.block(3).read(app.block(3).valid), shape[0])
     if "dim" in app.kwargs:
-        wrong = (index < 0) | (index >= shape[1])
-        if wrong.any():
-            _outside(app, f"index {int(index[wrong].flat[0])} is out of range for {shape[1]} columns")
+        _check_range(app, index, shape[1], f"out of range for {shape[1]} columns")
         index = np.arange(index.shape[0])[:, None] * shape[1] + index
     _check_flat(app, index, prod(shape))
     target = _fresh_copy(app) if app.op.level == "tensor" else writable(app)
@@ -208,10 +210,7 @@ def _scatter_mask(app: Application) -> Block:
 def _scatter_update(app: Application) -> Block:
     index, src = _index_of(app, 1).reshape(-1), app.block(2)
     values = src.read(src.valid)
-    rows = app.block(0).shape[0]
-    wrong = (index < 0) | (index >= rows)
-    if wrong.any():
-        _outside(app, f"index {int(index[wrong][0])} is none of the {rows} rows")
+    _check_rows(app, index, app.block(0).shape[0])
     target = _fresh_copy(app)
     for k, row in enumerate(index):
         target.place.put((slice(int(row), int(row) + 1), slice(0, values.shape[1])), values[k : k + 1])

@@ -28,6 +28,7 @@ __all__ = [
     "as_dims",
     "const_dim",
     "const_dims",
+    "is_less",
     "same_dims",
 ]
 
@@ -43,6 +44,11 @@ def as_dims(shape: Iterable[Dim]) -> tuple[Expr, ...]:
 def const_dim(d: Expr) -> int | None:
     """The value of a constant extent, else None."""
     return d.value if isinstance(d, ConstInt) else None
+
+
+def is_less(a: Expr, b: Expr) -> bool:
+    """Whether `a` is known to be less than `b`; what is known at run time only is checked there."""
+    return isinstance(a, ConstInt) and isinstance(b, ConstInt) and a.value < b.value
 
 
 def const_dims(shape: Iterable[Expr]) -> tuple[int, ...] | None:

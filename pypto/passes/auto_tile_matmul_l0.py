@@ -368,8 +368,7 @@ class _Tiler(LoopRewriter):
         shape, valid = as_dims((rows, j.extent)), (i.valid, j.valid)
         whole = same_dims(shape, valid)
         kwargs = {"dtype": t.dtype, "target_memory": ACC, **({} if whole else {"compact": True})}
-        made = self.emit("tile.create", (MakeTuple(shape),), kwargs, "sum")
-        return made if whole else self.emit("tile.set_validshape", (made, *valid), None, "sum")
+        return self.valid_as(self.emit("tile.create", (MakeTuple(shape),), kwargs, "sum"), valid)
 
     def _source(self, p: _Product, i: int) -> Source:
         return self.sources.of(self, p.call.args[i])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 from pypto.enums import MemorySpace
@@ -74,11 +75,8 @@ class Batches:
 
         if store is not None:
             return self._stored(lo, c, store.value, product)
-        count = 1
-        for n in shape[:-2]:
-            count *= n
         rows, cols = shape[-2:]
-        whole = MakeTuple(as_dims((count * rows, cols)))
+        whole = MakeTuple(as_dims((prod(shape[:-1]), cols)))
         start = lo.emit("tile.create", (whole,), {"dtype": _tile(c).dtype, "target_memory": VEC}, "products")
         if not same_dims(_tile(c).valid, _tile(c).shape):
             _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "store it, or fill the operands with pl.fillpad")
@@ -123,12 +121,11 @@ class Batches:
         at = arith.mul(_flat(own, _const(o.value)[:-2]), shape[0])
         whole = boxed_shape(shape, o.box)
         space = MAT if same_dims(whole, shape) else VEC
-        made: Expr = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), {"target_memory": space}, "matrix")
+        made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), {"target_memory": space}, "matrix")
         if not same_dims(whole, shape):
             boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, "target_memory": MAT}, "boxed")
             made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
-        have = _tile(made).valid
-        return made if same_dims(have, valid) else lo.emit("tile.set_validshape", (made, *valid), None, "matrix")
+        return lo.valid_as(made, valid, "matrix")
 
 
 def _loaded(lo: LoopRewriter, load: Call, own: Dims, box: Box) -> Expr:

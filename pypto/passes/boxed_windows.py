@@ -15,7 +15,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Matmul
 from pypto.ir.program import Function
-from pypto.ir.shaped import TileType, same_dims
+from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.passes.memory.spaces import demanded_spaces
 from pypto.passes.ssa_rewriter import SSARewriter
@@ -105,10 +105,7 @@ class _Copier(SSARewriter):
 
     def _copy(self, w: _Window, space: MemorySpace) -> Var:
         made = self.emit("tile.extract", (w.base, w.row, w.col, w.shape), {"target_memory": space}, "window")
-        assert isinstance(made.type, TileType)
-        if same_dims(made.type.valid, w.valid):
-            return made
-        return self.emit("tile.set_validshape", (made, *w.valid), None, "window")
+        return self.valid_as(made, w.valid)
 
 
 def _refuse(c: Call) -> NoReturn:

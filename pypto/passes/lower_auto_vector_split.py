@@ -18,7 +18,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
 from pypto.ir.ops.lanes import GATHER, SHARD
 from pypto.ir.program import Function
-from pypto.ir.shaped import ShapedType, TensorType, TileType, same_dims
+from pypto.ir.shaped import ShapedType, TensorType, TileType
 from pypto.ir.stmt import (
     AssignStmt,
     ForStmt,
@@ -71,6 +71,7 @@ class _Lowering(SSARewriter):
     def __init__(self, f: Function) -> None:
         super().__init__()
         self.f = f
+        self.own = frozenset(v for r in statements(f.body) if isinstance(r, SplitAivScopeStmt) for v in _defined(r))
         self.inside: _Lanes | None = None
 
     # -- the region --
@@ -120,8 +121,7 @@ class _Lowering(SSARewriter):
         """Storage for a gathered value, made before the loop."""
         t = s.var.type
         assert isinstance(t, TileType)
-        defined = {u for r in statements(self.f.body) if isinstance(r, SplitAivScopeStmt) for u in _defined(r)}
-        if any(u in defined for d in t.valid for u in uses_in(d)):
+        if any(u in self.own for d in t.valid for u in uses_in(d)):
             raise CompileError(
                 f"how much of '{user_name(s.var)}' is valid is known inside of the region only",
                 s.span,
@@ -131,8 +131,7 @@ class _Lowering(SSARewriter):
         space = {"dtype": t.dtype, "target_memory": t.memory_space or MemorySpace.Mat}
         outer, self.span = self.span, s.span
         made = self.emit("tile.create", (MakeTuple(t.shape),), space, s.var.name_hint)
-        if not same_dims(t.shape, t.valid):
-            made = self.emit("tile.set_validshape", (made, *(self.expr(d) for d in t.valid)), None, s.var.name_hint)
+        made = self.valid_as(made, tuple(self.expr(d) for d in t.valid))
         self.span = outer
         return made
 

@@ -17,7 +17,7 @@ from pypto.ir.expr import Call, Expr, MakeTuple, Var
 from pypto.ir.layout import physical_bytes
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
-from pypto.ir.shaped import TileType, as_dims, const_dims, same_dims
+from pypto.ir.shaped import TileType, as_dims, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.passes.convert_tensor_to_tile_ops.flow import accesses, analyze
 from pypto.passes.retype import used_vars
@@ -41,10 +41,8 @@ class Source(NamedTuple):
     def window(self, lo: SSARewriter, at: Pair, extent: tuple[int, int], valid: Pair, space: MemorySpace) -> Expr:
         """The window in `space`, emitted before the current statement."""
         if self.load is None:
-            made = lo.emit(
-                "tile.extract", (self.tile, *at, MakeTuple(as_dims(extent))), {"target_memory": space}, space.name.lower()
-            )
-            return _valid(lo, made, valid)
+            args = (self.tile, *at, MakeTuple(as_dims(extent)))
+            return lo.valid_as(lo.emit("tile.extract", args, {"target_memory": space}, space.name.lower()), valid)
         c = self.load
         if self.turned:
             at, extent, valid = at[::-1], extent[::-1], valid[::-1]
@@ -55,12 +53,6 @@ class Source(NamedTuple):
         if self.turned:
             made = lo.emit("tile.transpose_view", (made,), None, "turned")
         return lo.emit("tile.move", (made,), {"target_memory": space}, space.name.lower())
-
-
-def _valid(lo: SSARewriter, e: Var, valid: Pair) -> Var:
-    """The tile, valid as told, where its operator could not know."""
-    assert isinstance(e.type, TileType)
-    return e if same_dims(e.type.valid, valid) else lo.emit("tile.set_validshape", (e, *valid), None, e.name_hint)
 
 
 class Written:

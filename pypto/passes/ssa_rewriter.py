@@ -15,6 +15,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.node import EMPTY, Attrs
 from pypto.ir.opdef import OpRejected
 from pypto.ir.program import Function
+from pypto.ir.shaped import TileType, same_dims
 from pypto.ir.stmt import AssignStmt, ScopeStmt, SeqStmts, Stmt, attach_leading_comments, flatten_to_stmts, seq
 from pypto.ir.types import Type
 from pypto.passes.retype import Retyper, placed_like, rededuce, refused
@@ -96,6 +97,13 @@ class SSARewriter(Retyper):
     def emit(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None, hint: str = "t") -> Var:
         """Apply an operator before the current statement and bind its result to a fresh variable."""
         return self.let(hint, typed_call(name, args, kwargs, self.span))
+
+    def valid_as(self, tile: Var, valid: tuple[Expr, ...], hint: str = "") -> Var:
+        """The tile, valid as told, where the operator that makes it could not know."""
+        assert isinstance(tile.type, TileType)
+        if same_dims(tile.type.valid, valid):
+            return tile
+        return self.emit("tile.set_validshape", (tile, *valid), None, hint or tile.name_hint)
 
     def let(self, hint: str, value: Expr, type: Type | None = None) -> Var:
         var = Var(hint, value.type if type is None else type, self.span)

@@ -90,20 +90,26 @@ class View:
     def shifted(self, rows: Expr, cols: Expr) -> View:
         """The view of the same elements counted from (rows, cols)."""
         step = arith.add(arith.mul(rows, self.row), arith.mul(cols, self.col))
+        return self.replace(offset=arith.add(self.offset, step))
+
+    def transposed(self) -> View:
+        return self.replace(row=self.col, col=self.row)
+
+    def replace(
+        self, *, dtype: DataType | None = None, offset: Expr | None = None, row: Expr | None = None, col: Expr | None = None
+    ) -> View:
+        """Another view within the same bytes."""
         return View(
             self.root,
-            self.dtype,
+            self.dtype if dtype is None else dtype,
             self.address,
-            arith.add(self.offset, step),
-            self.row,
-            self.col,
+            self.offset if offset is None else offset,
+            self.row if row is None else row,
+            self.col if col is None else col,
             self.low,
             self.high,
             self.window,
         )
-
-    def transposed(self) -> View:
-        return View(self.root, self.dtype, self.address, self.offset, self.col, self.row, self.low, self.high, self.window)
 
     def __repr__(self) -> str:
         return f"<View {self.root.name}+{self.address}[{self.low}:{self.high}] {self.dtype}>"

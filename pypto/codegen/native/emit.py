@@ -28,14 +28,13 @@ from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mas
 from pypto.codegen.native.flow import Block, Nested, Run, reads
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import OTHER, Group, form_groups
-from pypto.codegen.native.scalars import C_TYPES, expr_text, int_text
+from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import InternalError
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import TensorType
-from pypto.ir.types import ScalarType
 from pypto.span import Span
 
 __all__ = ["Emitter", "Names", "Site", "Sites", "Touch", "c_name"]
@@ -166,7 +165,7 @@ class Emitter:
             raise InternalError(f"no C form of {type(item).__name__}")
 
     def scalar(self, s: ScalarDef) -> None:
-        t = _scalar_type(s.var)
+        t = scalar_type(s.var)
         if s.value is not None:
             self.values[s.var] = s.value
             text = self.expr(s.value)
@@ -182,16 +181,21 @@ class Emitter:
             return f"pp_{'f16' if v.dtype is DataType.FP16 else 'bf16'}_to_f32({text})"
         return f"{text} != 0" if v.dtype is DataType.BOOL else text
 
-    def element(self, v: View) -> str:
+    def base(self, v: View) -> str:
+        """The pointer that the view's offset counts from."""
         at = f" + {v.address}" if v.address else ""
-        return f"(({element_type(v.dtype)} *)({self.memory(v.root)}{at}))[{self.expr(v.offset)}]"
+        return f"({element_type(v.dtype)} *)({self.memory(v.root)}{at})"
+
+    def pointer(self, v: View) -> str:
+        """The address of element (0, 0)."""
+        return f"{self.base(v)} + {self.expr(v.offset)}"
+
+    def element(self, v: View) -> str:
+        return f"({self.base(v)})[{self.expr(v.offset)}]"
 
     def element_write(self, e: ElementWrite) -> None:
         self.touch(e.dst, True, False)
-        text = self.expr(e.value)
-        if e.dst.dtype in (DataType.FP16, DataType.BF16):
-            text = f"pp_f32_to_{'f16' if e.dst.dtype is DataType.FP16 else 'bf16'}({text})"
-        self.w.line(f"{self.element(e.dst)} = {text};")
+        self.w.line(f"{self.element(e.dst)} = {stored_text(self.expr(e.value), e.dst.dtype)};")
 
     def check(self, c: Check) -> None:
         guard = " && ".join(f"{self.expr(g)} > 0" for g in c.guard)
@@ -241,7 +245,7 @@ class Emitter:
     def loop(self, item: ForItem, body: Block) -> None:
         self.begin_carries(item.results, item.carried, item.initial)
         i = self.names.bind(item.var)
-        t = _scalar_type(item.var)
+        t = scalar_type(item.var)
         step = item.step
         bounds = [self.expr(item.start), self.expr(item.stop), self.expr(step)]
         stop, by = self.names.fresh("stop_"), self.names.fresh("step_")
@@ -289,7 +293,7 @@ class Emitter:
     def type_of(self, v: Var) -> str:
         if isinstance(v.type, TensorType):
             return f"{element_type(v.type.dtype)} *"
-        return _scalar_type(v)
+        return scalar_type(v)
 
     # -- operations --
 
@@ -304,7 +308,7 @@ class Emitter:
         self.w.line("/* " + ", ".join(op.name for op in members) + " */")
         before = self.scratch_at
         first = members[0]
-        emitter = GroupEmitter(self.w, run, g, self.names.of, self.memory, self.scratch, self.functions)
+        emitter = GroupEmitter(self.w, run, g, self.names.of, self.base, self.scratch, self.functions)
         if isinstance(first, Outside):
             self.outside(first)
         elif isinstance(first, Copies):
@@ -337,13 +341,9 @@ class Emitter:
     def outside(self, op: Outside) -> None:
         """The padding of a tile: below the valid rows, and right of the valid columns."""
         t = element_type(op.dst.dtype)
-        value = self.expr(op.value)
-        if op.dst.dtype in (DataType.FP16, DataType.BF16):
-            value = f"pp_f32_to_{'f16' if op.dst.dtype is DataType.FP16 else 'bf16'}({value})"
-        at = f" + {op.dst.address}" if op.dst.address else ""
-        offset = self.expr(op.dst.offset)
+        value = stored_text(self.expr(op.value), op.dst.dtype)
         with self.w.block(""):
-            self.w.line(f"{t} *const p0 = ({t} *)({self.memory(op.dst.root)}{at}) + {offset};")
+            self.w.line(f"{t} *const p0 = {self.pointer(op.dst)};")
             with self.w.block(f"for (int64_t r = 0; r < {op.height}; ++r)"):
                 first = f"r < {self.expr(op.rows)} ? {self.expr(op.cols)} : 0"
                 with self.w.block(f"for (int64_t c = {first}; c < {op.width}; ++c)"):
@@ -354,8 +354,7 @@ class Emitter:
         t = element_type(op.dst.dtype)
         with self.w.block(""):
             for name, v in (("p0", op.dst), ("p1", op.src)):
-                at = f" + {v.address}" if v.address else ""
-                self.w.line(f"{t} *const {name} = ({t} *)({self.memory(v.root)}{at}) + {self.expr(v.offset)};")
+                self.w.line(f"{t} *const {name} = {self.pointer(v)};")
             indices = [f"x{n}" for n in range(len(op.extents))]
             for name, extent in zip(indices, op.extents, strict=True):
                 self.w.line(f"for (int64_t {name} = 0; {name} < {self.expr(extent)}; ++{name})")
@@ -372,9 +371,7 @@ class Emitter:
         self.functions.headers.setdefault(op.header)
         parts = []
         for v in (op.dst, *op.sources):
-            at = f" + {v.address}" if v.address else ""
-            pointer = f"({element_type(v.dtype)} *)({self.memory(v.root)}{at}) + {self.expr(v.offset)}"
-            parts += [pointer, self.expr(v.row), self.expr(v.col)]
+            parts += [self.pointer(v), self.expr(v.row), self.expr(v.col)]
         call = f"{op.function}({', '.join([*parts, *map(self.expr, op.numbers)])})"
         if op.fault is None:
             self.w.line(f"{call};")
@@ -393,12 +390,6 @@ def _alone(run: Run, k: int) -> Group:
     group = form_groups(one)[0]
     steps = tuple(s._replace(ops=tuple(p._replace(at=k) for p in s.ops)) for s in group.steps)
     return Group(group.rows, steps, frozenset((k,)))
-
-
-def _scalar_type(v: Var) -> str:
-    if not isinstance(v.type, ScalarType):
-        raise InternalError(f"{v!r} is no scalar")
-    return C_TYPES[v.type.dtype]
 
 
 _LINES = ("rows", "columns")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pypto.codegen.native import emit_reduce
-from pypto.codegen.native.access import LaneOp, Operand, ReduceOp, Root, View, disjoint, same_mapping
+from pypto.codegen.native.access import LaneOp, Operand, ReduceOp, View, disjoint, same_mapping
 from pypto.codegen.native.flow import Run, reads
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import ELEMENT, REDUCE_COL, REDUCE_ROW, ROW_VALUE, Group, Placed, Step
@@ -40,12 +40,12 @@ class GroupEmitter:
         run: Run,
         group: Group,
         names: Mapping[Var, str],
-        memory: Callable[[Root], str],
+        base: Callable[[View], str],
         scratch: Callable[[int], str],
         functions: LaneFunctions,
     ) -> None:
         self.w, self.run, self.group, self.names = w, run, group, names
-        self.memory, self.scratch, self.functions = memory, scratch, functions
+        self.base, self.scratch, self.functions = base, scratch, functions
         self.pointers: list[tuple[View, bool, str]] = []
         self.values: dict[int, str] = {}  # operation -> the register that holds its value here
         self.where = {p.at: (n, p) for n, s in enumerate(group.steps) for p in s.ops}
@@ -200,8 +200,7 @@ class GroupEmitter:
         for v, _, name in self.pointers:
             t = element_type(v.dtype)
             offset = "" if arith.is_const(v.offset, 0) else f" + {self.expr(v.offset)}"
-            base = self.memory(v.root) + (f" + {v.address}" if v.address else "")
-            self.w.line(f"{t} *const {name} = ({t} *)({base}){offset};")
+            self.w.line(f"{t} *const {name} = {self.base(v)}{offset};")
 
     # -- facts --
 

@@ -175,7 +175,7 @@ def _line(v: View, rows: Expr, cols: Expr) -> tuple[View, Expr] | None:
         stride, length = v.col, cols
     else:
         return None
-    return View(v.root, v.dtype, v.address, v.offset, stride, _ZERO, v.low, v.high, v.window), length
+    return v.replace(row=stride, col=_ZERO), length
 
 
 def _overwrites(w: Compute, v: View) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from pypto.codegen.native import windows
 from pypto.codegen.native.access import ONE, ZERO, ElementWrite, LaneOp, Operand, ScalarDef, View
 from pypto.codegen.native.from_tile import copy_program
+from pypto.codegen.native.rectangles import elements, flat_valid, pair
 from pypto.codegen.native.structure import Base
 from pypto.enums import TileLayout
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import arith, ops
-from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var, const_index
+from pypto.ir.expr import Call, ConstInt, Expr, Var, const_index
 from pypto.ir.opdef import FULL, SCALAR, Lanewise, OpDef
 from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType, TensorType, TileType
@@ -86,9 +87,9 @@ class BufferBuilder(Base):
             at = (used + 63) // 64 * 64
         self.used[t.memory_space] = max(used, at + size)
         self.views[var] = self.described(t, at)
-        given = iter(_elements(call.args[0]))
+        given = iter(elements(call.args[0]))
         valid = tuple(const_index(v) if v >= 0 else next(given) for v in t.valid_shape)
-        self.valid[var] = (ONE, valid[0]) if len(valid) == 1 else (valid[0], valid[1])
+        self.valid[var] = flat_valid(valid)
 
     def described(self, t: BufferType, address: int) -> View:
         if not t.layout.is_flat:
@@ -103,7 +104,7 @@ class BufferBuilder(Base):
         assert isinstance(handle, Var)
         t = handle.type
         assert isinstance(t, BufferType)
-        extents = _pair(_elements(call.args[1]))
+        extents = flat_valid(elements(call.args[1]))
         self.check(windows.extent_check(extents, tuple(const_index(n) for n in _shape(t)), span))
         self.valid[handle] = extents
 
@@ -112,13 +113,13 @@ class BufferBuilder(Base):
         source, t = call.args[0], var.type
         assert isinstance(t, BufferType)
         assert isinstance(source.type, BufferType)
-        r, c = _pair(_elements(call.args[1]))
+        r, c = pair(elements(call.args[1]))
         shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (t, source.type))
         self.check(windows.transfer_check((r, c), shape, limits, span))
         self.views[var] = self.view(source).shifted(r, c)
-        given = _elements(call.args[2]) if len(call.args) > 2 else ()
+        given = elements(call.args[2]) if len(call.args) > 2 else ()
         valid = tuple(const_index(v) if v >= 0 or not given else given[i] for i, v in enumerate(t.valid_shape))
-        self.valid[var] = _pair(valid)
+        self.valid[var] = flat_valid(valid)
 
     def on_buffer_reshape(self, var: Var | None, call: Call, span: Span) -> None:
         assert var is not None
@@ -131,10 +132,8 @@ class BufferBuilder(Base):
         offset = source.offset
         if have != want:
             offset = arith.floordiv(arith.mul(offset, const_index(have)), const_index(want))
-        self.views[var] = View(
-            source.root, t.dtype, source.address, offset, const_index(row), const_index(col), source.low, source.high
-        )
-        self.valid[var] = _pair(tuple(const_index(v) for v in t.valid_shape))
+        self.views[var] = source.replace(dtype=t.dtype, offset=offset, row=const_index(row), col=const_index(col))
+        self.valid[var] = flat_valid(tuple(const_index(v) for v in t.valid_shape))
 
     # -- data --
 
@@ -163,13 +162,13 @@ class BufferBuilder(Base):
 
     def transfer(self, gm: Expr, offsets: Expr, valids: Expr, buffer: Expr, store: bool, span: Span) -> None:
         root, t = self.tensor(gm)
-        at, extents = _elements(offsets), _elements(valids)
+        at, extents = elements(offsets), elements(valids)
         self.check(windows.transfer_check(at, extents, t.shape, span))
         window = windows.window_view(root, t, at, extents)
         assert window is not None
         view = self.view(buffer)
         dst, src = (window, view) if store else (view, window)
-        self.copy(dst, src, _pair(extents), "store" if store else "load", span)
+        self.copy(dst, src, flat_valid(extents), "store" if store else "load", span)
 
     # -- scalars --
 
@@ -184,7 +183,7 @@ class BufferBuilder(Base):
 
     def element(self, call: Call, span: Span) -> View:
         root, t = self.tensor(call.args[0])
-        indices = _elements(call.args[1])
+        indices = elements(call.args[1])
         ones = (ONE,) * len(indices)
         self.check(windows.transfer_check(indices, ones, t.shape, span))
         view = windows.window_view(root, t, indices, ones)
@@ -219,18 +218,9 @@ def _shape(t: BufferType) -> tuple[int, int]:
     return (1, n[0]) if len(n) == 1 else (n[0], n[1])
 
 
-def _elements(e: Expr) -> tuple[Expr, ...]:
-    assert isinstance(e, MakeTuple)
-    return e.elements
-
-
 def _whole(t: BufferType) -> tuple[Expr, Expr]:
     rows, cols = _shape(t)
     return const_index(rows), const_index(cols)
-
-
-def _pair(values: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-    return (ONE, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def build(function: Function) -> BufferBuilder:

@@ -27,7 +27,7 @@ from pypto.codegen.native.access import (
 )
 from pypto.codegen.native.kinds import HANDLERS
 from pypto.codegen.native.partial import partial
-from pypto.codegen.native.products import product, rows_check
+from pypto.codegen.native.products import depth_check, product
 from pypto.codegen.native.rectangles import dtype_of, elements, extents, flat_valid, need, pair, strides, valid_rect, whole
 from pypto.codegen.native.structure import Base
 from pypto.dtypes import DataType
@@ -178,7 +178,7 @@ class TileBuilder(Base):
         if s.acc is not None:
             rows, cols = whole(var.type)
             self.copy(dst, self.view(call.args[s.acc]), rows, cols, op.concept, span)
-        self.check(rows_check(s, call, span))
+        self.check(depth_check(s, call, span))
         operands = [self.view(call.args[i]) for i in (s.lhs, s.rhs, s.bias) if i is not None]
         self.items += product(op, s, dst, operands, call, span)
 
@@ -356,8 +356,7 @@ class TileBuilder(Base):
             offset = source.offset
             if t.dtype.get_byte() != scale:
                 offset = arith.floordiv(arith.mul(offset, const_index(scale)), const_index(t.dtype.get_byte()))
-            view = View(source.root, t.dtype, source.address, offset, const_index(row), const_index(col), source.low, source.high)
-            self.views[var] = view
+            self.views[var] = source.replace(dtype=t.dtype, offset=offset, row=const_index(row), col=const_index(col))
 
     def inside(self, offsets: tuple[Expr, ...], extents: Any, limits: Any, span: Span) -> None:
         self.check(windows.transfer_check(offsets, tuple(extents), tuple(limits), span))

@@ -7,15 +7,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pypto.codegen.native import windows
-from pypto.codegen.native.access import ONE, ZERO, Check, Routine, View
+from pypto.codegen.native.access import ONE, ZERO, Routine, View
 from pypto.codegen.native.rectangles import extents, need, tile_of, valid_rect, whole
 from pypto.dtypes import DataType
 from pypto.errors import NotSupportedError
-from pypto.ir import arith, scalar
+from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import FULL, OpDef
 from pypto.ir.ops.gathers import COALESCE, pattern_of
-from pypto.ir.shaped import TensorType, TileType, const_dim
+from pypto.ir.shaped import TensorType, TileType
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -75,18 +75,12 @@ def _pattern_view(v: View, kwargs: Mapping[str, object]) -> View:
     """The columns that a pattern takes."""
     first, step = pattern_of(kwargs)
     at = v.shifted(ZERO, const_index(first))
-    return View(
-        at.root, at.dtype, at.address, at.offset, at.row, arith.mul(at.col, const_index(step)), at.low, at.high, at.window
-    )
-
-
-def _as(v: View, dtype: DataType) -> View:
-    return View(v.root, dtype, v.address, v.offset, v.row, v.col, v.low, v.high, v.window)
+    return at.replace(col=arith.mul(at.col, const_index(step)))
 
 
 def _gather_mask(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
     dst = b.view(need(var))
-    source = _as(_pattern_view(b.view(call.args[0]), call.kwargs), dst.dtype)
+    source = _pattern_view(b.view(call.args[0]), call.kwargs).replace(dtype=dst.dtype)
     b.copy(dst, source, *valid_rect(need(var).type), op.concept, span)
 
 
@@ -114,9 +108,7 @@ def _mgather(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span)
     rect, oob = valid_rect(var.type), const_index(call.kwargs.get("gather_oob", 0))
     b.check(windows.extent_check(tile_of(var).valid, tile_of(var).shape, span))
     if call.kwargs["coalesce"] == COALESCE.index("row"):
-        held = arith.product(index.valid)
-        if not arith.same(rect[0], held) and (const_dim(rect[0]) is None or const_dim(held) is None):
-            b.check(Check("operand", ((scalar.le(rect[0], held), 0, (rect[0], held, ZERO)),), (), span))
+        b.check(windows.rows_check(rect[0], arith.product(index.valid), span))
         numbers = (*rect, height, const_index(extents(index)[1]), oob)
         _routine(b, f"pp_mgather_row_{_bits(dst)}", dst, views, numbers, False, op, span)
         return

@@ -7,14 +7,16 @@ call's allocator, given back after each trip of a loop that does not carry them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import Sites, c_name
 from pypto.codegen.native.emit_group import element_type
-from pypto.codegen.native.scalars import C_TYPES
-from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, scalar_type
+from pypto.codegen.native.scalars import C_TYPES, scalar_type
+from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed
 from pypto.dtypes import DataType
 from pypto.errors import CompileError, InternalError, NotSupportedError
 from pypto.ir import arith, ops
@@ -320,13 +322,27 @@ class EntryWriter(TensorValues):
         handler(var, call, span)
 
     def launch(self, var: Var | None, call: Call, span: Span) -> None:
-        """A device function, called directly."""
-        code = self.devices.get(call.op.name)
-        if code is None:
-            self.expand(var, call, span)
-            return
+        """A kernel, or a function that launches kernels: once, or once for each block, one after the other."""
+        code, wrapper = self.devices.get(call.op.name), self.wrappers.get(call.op.name)
+        callee = code.function if code is not None else wrapper
+        if callee is None:
+            raise NotSupportedError(
+                f"a call of '{call.op.name}' is not executed on the host yet", span, "call kernels, or make it inline"
+            )
+        outer = self.position
+        count = call.attrs.get("core_num")
+        with nullcontext() if count is None else self.blocks(count, span):
+            if code is not None:
+                self.kernel(code, call, span)
+            else:
+                self.expand(callee, call, span)
+        self.position = outer
+        self.bind_results(var, callee, call)
+
+    def kernel(self, code: DeviceCode, call: Call, span: Span) -> None:
+        """A device function, called."""
         callee = code.function
-        arguments = ["call", "mem", *(self.position if "core_num" not in call.attrs else ("0", "1"))]
+        arguments = ["call", "mem", *self.position]
         known: dict[Var, Expr] = {}
         roots: list[int | None] = []
         for p, a in zip(callee.params, call.args, strict=True):
@@ -347,17 +363,10 @@ class EntryWriter(TensorValues):
             self.w.line("if (failed) {")
             self.w.line("    return failed;")
             self.w.line("}")
-        self.bind_results(var, callee, call)
 
-    def expand(self, var: Var | None, call: Call, span: Span) -> None:
-        """A launch of blocks, or a group of kernels: its function in place, once for each block, one after the other."""
-        callee = self.wrappers.get(call.op.name)
-        if callee is None:
-            raise NotSupportedError(
-                f"a call of '{call.op.name}' is not executed on the host yet", span, "call kernels, or make it inline"
-            )
-        outer = self.position, self.returned
-        names = dict(self.names.of)
+    def expand(self, callee: Function, call: Call, span: Span) -> None:
+        """A function that launches kernels, in place."""
+        returned, names = self.returned, dict(self.names.of)
         with self.w.block(""):
             known: dict[Var, Expr] = {}
             given: list[tuple[Var, str]] = []
@@ -372,16 +381,12 @@ class EntryWriter(TensorValues):
                 if text != names.get(v):  # an extent may be the caller's own
                     self.names.of[v] = self.names.fresh(v.name_hint)
                     self.w.line(f"const {scalar_type(v)} {self.names.of[v]} = {text};")
-            count = call.attrs.get("core_num")
-            if count is None:
-                self.body(callee.body)
-            else:
-                self.blocks(callee, count, span)
-        self.position, self.returned = outer
-        self.names.of = names
-        self.bind_results(var, callee, call)
+            self.body(callee.body)
+        self.returned, self.names.of = returned, names
 
-    def blocks(self, callee: Function, count: Expr | int, span: Span) -> None:
+    @contextmanager
+    def blocks(self, count: Expr | int, span: Span) -> Iterator[None]:
+        """A loop over the blocks of a launch around what is written inside."""
         block, blocks = self.names.fresh("block_"), self.names.fresh("blocks_")
         self.w.line(f"const int64_t {blocks} = {count if isinstance(count, int) else self.expr(count)};")
         site = self.sites.add("value", "a launch of {0} blocks: their number must be positive", span)
@@ -391,7 +396,7 @@ class EntryWriter(TensorValues):
         self.depth += 1
         with self.w.block(f"for (int64_t {block} = 0; {block} < {blocks}; ++{block})"):
             self.position = (block, blocks)
-            self.body(callee.body)
+            yield
         self.depth -= 1
 
     def match(self, want: TensorType, have: TensorType, known: dict[Var, Expr], callee: Function, span: Span) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pypto.codegen.native import windows
 from pypto.codegen.native.access import ONE, ZERO, Check, LaneOp, Operand, Routine, View
 from pypto.dtypes import DataType
 from pypto.errors import InternalError
@@ -12,7 +13,7 @@ from pypto.ir.opdef import COL, Matmul, OpDef
 from pypto.ir.shaped import TileType
 from pypto.span import Span
 
-__all__ = ["product", "rows_check"]
+__all__ = ["depth_check", "product"]
 
 _SUFFIX = {DataType.FP32: "f32", DataType.FP16: "f16", DataType.BF16: "bf16", DataType.INT8: "i8"}
 
@@ -55,12 +56,10 @@ def _fresh(form: Matmul, call: Call) -> Expr:
     return scalar.cast(init, DataType.INDEX, call.span)
 
 
-def rows_check(form: Matmul, call: Call, span: Span) -> Check | None:
+def depth_check(form: Matmul, call: Call, span: Span) -> Check | None:
     """The right operand must be valid in as many rows as the left one is in columns; None where it is known to be."""
     x, y = call.args[form.lhs].type, call.args[form.rhs].type
     assert isinstance(x, TileType)
     assert isinstance(y, TileType)
-    depth, held = x.valid[-1], y.valid[-2]
-    if arith.same(depth, held) or arith.same(held, y.shape[-2]):
-        return None
-    return Check("operand", ((scalar.le(depth, held), 0, (depth, held, ZERO)),), (), span)
+    held = y.valid[-2]
+    return None if arith.same(held, y.shape[-2]) else windows.rows_check(x.valid[-1], held, span)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pypto.codegen.native.access import ZERO, Check
+from pypto.codegen.native import windows
+from pypto.codegen.native.access import ZERO
 from pypto.codegen.native.rectangles import need, valid_rect
-from pypto.ir import scalar
 from pypto.ir.expr import Call, Var
 from pypto.ir.opdef import OpDef
-from pypto.ir.shaped import const_dim
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def _concat(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span) 
     left, right = call.args
     rows, middle = valid_rect(left.type)
     held, cols = valid_rect(right.type)
-    if const_dim(held) is None or const_dim(rows) is None:
-        b.check(Check("operand", ((scalar.le(rows, held), 0, (rows, held, ZERO)),), (), span))
+    b.check(windows.rows_check(rows, held, span))
     dst = b.view(var)
     b.copy(dst, b.view(left), rows, middle, op.concept, span)
     b.copy(dst.shifted(ZERO, middle), b.view(right), rows, cols, op.concept, span)

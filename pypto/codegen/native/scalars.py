@@ -16,7 +16,7 @@ from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, Una
 from pypto.ir.lanes import LANE_OF
 from pypto.ir.types import ScalarType
 
-__all__ = ["C_TYPES", "const_text", "expr_text", "scalar_type"]
+__all__ = ["C_TYPES", "const_text", "expr_text", "float_text", "int_text", "scalar_type", "stored_text"]
 
 # The type of a scalar variable.  Halves are held as binary32: their values are exact there, each operation rounds.
 C_TYPES: Mapping[DataType, str] = {
@@ -70,6 +70,11 @@ def dtype_of(e: Expr) -> DataType:
 
 def scalar_type(e: Expr) -> str:
     return C_TYPES[dtype_of(e)]
+
+
+def stored_text(text: str, dtype: DataType) -> str:
+    """A scalar as the element that memory holds: halves are their bits there."""
+    return f"pp_f32_to_{LANE_OF[dtype]}({text})" if dtype in _HALVES else text
 
 
 def float_text(value: float, suffix: str = "f") -> str:

@@ -7,13 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pypto.codegen.native import windows
-from pypto.codegen.native.access import ZERO, Check, Routine, View
+from pypto.codegen.native.access import ZERO, Routine, View
 from pypto.codegen.native.rectangles import need, tile_of, valid_rect
 from pypto.dtypes import DataType
-from pypto.ir import scalar
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import FULL, OpDef
-from pypto.ir.shaped import const_dim
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -48,9 +46,7 @@ def _merge_lists(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: S
     lists = [a for i, a in enumerate(call.args) if i != 2]
     rows = valid_rect(lists[0].type)[0]
     for e in lists[1:]:
-        held = valid_rect(e.type)[0]
-        if const_dim(held) is None or const_dim(rows) is None:
-            b.check(Check("operand", ((scalar.le(rows, held), 0, (rows, held, ZERO)),), (), span))
+        b.check(windows.rows_check(rows, valid_rect(e.type)[0], span))
     # Lists that are not there are the first one, of which nothing is taken.
     views = [b.view(e) for e in lists] + [b.view(lists[0])] * (4 - len(lists))
     columns = [valid_rect(e.type)[1] for e in lists] + [ZERO] * (4 - len(lists))

@@ -14,9 +14,8 @@ from pypto.codegen.native.access import ZERO, Root, View
 from pypto.codegen.native.emit import Emitter, Names, Sites
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
-from pypto.codegen.native.scalars import C_TYPES, expr_text, float_text
+from pypto.codegen.native.scalars import expr_text, float_text, scalar_type, stored_text
 from pypto.codegen.native.writer import Writer
-from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import arith
@@ -24,10 +23,9 @@ from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.layout import physical_bytes
 from pypto.ir.ops.rearrange import transposed_axes
 from pypto.ir.shaped import TensorType, TensorView, const_dims
-from pypto.ir.types import ScalarType
 from pypto.span import Span
 
-__all__ = ["TensorValue", "TensorValues", "is_packed", "scalar_type"]
+__all__ = ["TensorValue", "TensorValues", "is_packed"]
 
 
 class TensorValue(NamedTuple):
@@ -94,10 +92,8 @@ class TensorValues:
     def fill(self, t: TensorValue, value: float) -> None:
         dtype = t.type.dtype
         text = float_text(float(value)) if dtype.is_float() else str(int(value))
-        if dtype in (DataType.FP16, DataType.BF16):
-            text = f"pp_f32_to_{'f16' if dtype is DataType.FP16 else 'bf16'}({text})"
         with self.w.block(f"for (int64_t i = 0; i < {self.expr(arith.product(t.type.shape))}; ++i)"):
-            self.w.line(f"{t.pointer}[i] = {text};")
+            self.w.line(f"{t.pointer}[i] = {stored_text(text, dtype)};")
 
     def on_tensor_slice(self, var: Var | None, call: Call, span: Span) -> None:
         """A pointer to the window's first element; strides stay the parent's."""
@@ -174,21 +170,12 @@ class TensorValues:
 
     def on_tensor_write(self, var: Var | None, call: Call, span: Span) -> None:
         e, view = self.element(call, span)
-        text = self.expr(call.args[2])
-        if view.dtype in (DataType.FP16, DataType.BF16):
-            text = f"pp_f32_to_{'f16' if view.dtype is DataType.FP16 else 'bf16'}({text})"
-        self.w.line(f"{e.element(view)} = {text};")
+        self.w.line(f"{e.element(view)} = {stored_text(self.expr(call.args[2]), view.dtype)};")
         if var is not None:
             self.tensors[var] = self.tensor(call.args[0])
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------
-
-
-def scalar_type(v: Var) -> str:
-    if not isinstance(v.type, ScalarType):
-        raise InternalError(f"{v!r} is no scalar")
-    return C_TYPES[v.type.dtype]
 
 
 def is_packed(t: TensorType) -> bool:

@@ -21,11 +21,14 @@ __all__ = [
     "element_check",
     "extent_check",
     "operand_check",
+    "rows_check",
     "tensor_strides",
     "transfer_check",
     "window_strides",
     "window_view",
 ]
+
+Condition = tuple[Expr, int, tuple[Expr, ...]]  # of a `Check`: what must hold, axis, values to show
 
 
 def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
@@ -85,7 +88,7 @@ def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Seq
 
     An empty window transfers nothing and may begin anywhere.
     """
-    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    conditions: list[Condition] = []
     for axis, (o, e, n) in enumerate(zip(offsets, extents, limits, strict=True)):
         a, b, c = const_dim(o), const_dim(e), const_dim(n)
         if (a is not None and b is not None and c is not None and a >= 0 and a + b <= c) or b == 0:
@@ -104,7 +107,7 @@ def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Seq
 
 def extent_check(extents: Sequence[Expr], shape: Sequence[Expr], span: Span) -> Check | None:
     """Run-time valid extents must lie within the tile; None where they are known to."""
-    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    conditions: list[Condition] = []
     for axis, (e, n) in enumerate(zip(extents, shape, strict=True)):
         if const_dim(e) is None and not arith.same(e, n):
             conditions.append((scalar.and_(scalar.ge(e, ZERO), scalar.le(e, n)), axis, (e, n, ZERO)))
@@ -120,17 +123,32 @@ def operand_check(pattern: str, t: TileType, rect: TileType, span: Span) -> Chec
     if pattern == MASK:
         cols = arith.floordiv(arith.add(cols, const_index(7)), const_index(8))  # a bit for each element
     reads = (rows, cols) if pattern not in (ROW, COL) else (rows, ONE) if pattern == ROW else (ONE, cols)
-    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
-    for axis, (read, held, have) in enumerate(zip(reads, t.valid[-2:], t.shape[-2:], strict=True)):
-        if const_dim(have) == 1 or arith.same(held, have) or arith.same(read, held):
-            continue
-        conditions.append((scalar.le(read, held), axis, (read, held, ZERO)))
-    return Check("operand", tuple(conditions), (), span) if conditions else None
+    found = [
+        _reads_valid(read, held, axis)
+        for axis, (read, held, have) in enumerate(zip(reads, t.valid[-2:], t.shape[-2:], strict=True))
+        if not (const_dim(have) == 1 or arith.same(held, have))
+    ]
+    conditions = tuple(c for c in found if c is not None)
+    return Check("operand", conditions, (), span) if conditions else None
+
+
+def rows_check(read: Expr, held: Expr, span: Span) -> Check | None:
+    """An operand of which `held` rows are valid must be so in the `read` first ones; None where it is known to be."""
+    condition = _reads_valid(read, held, 0)
+    return Check("operand", (condition,), (), span) if condition is not None else None
+
+
+def _reads_valid(read: Expr, held: Expr, axis: int) -> Condition | None:
+    """That no more is read along an axis than is valid; None where it is known."""
+    m, n = const_dim(read), const_dim(held)
+    if arith.same(read, held) or (m is not None and n is not None and m <= n):
+        return None
+    return scalar.le(read, held), axis, (read, held, ZERO)
 
 
 def element_check(indices: Sequence[Expr], t: TileType | TensorType, span: Span) -> Check | None:
     """The element that is read must be a valid one; None where that is known, or the shape says it all."""
-    conditions: list[tuple[Expr, int, tuple[Expr, ...]]] = []
+    conditions: list[Condition] = []
     for axis, (i, held, have) in enumerate(zip(indices, t.valid, t.shape, strict=True)):
         a, n = const_dim(i), const_dim(held)
         if arith.same(held, have) or (a is not None and n is not None and a < n):

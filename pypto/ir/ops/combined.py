@@ -43,6 +43,7 @@ from pypto.ir.ops.rules import (
     element_scalar,
     is_scalar,
     level_of,
+    same_kind,
     same_tiles,
     scalar_form_type,
     scratch_like,
@@ -246,10 +247,7 @@ _PART_DOC = " where both operands are valid, src0's element elsewhere; valid as 
 def _part_type(s: Site) -> Type:
     a, b = s.shaped(0), s.shaped(1)
     check_dtype(s, a.dtype, ARITH)
-    if type(a) is not type(b):
-        s.reject("cannot mix a tensor and a tile", "load the tensor with pl.load, or use tensors throughout", TypeError)
-    if a.dtype is not b.dtype:
-        s.reject(f"operands differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
+    same_kind(s, a, b)
     if not same_dims(a.shape, b.shape):
         hint = "give both the same shape; valid_shape says how much of each there is"
         s.reject(f"operands differ in shape: {shape_text(a.shape)} and {shape_text(b.shape)}", hint)

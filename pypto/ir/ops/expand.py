@@ -43,12 +43,13 @@ from pypto.ir.ops.rules import (
     check_dtype,
     element_scalar,
     level_of,
+    same_kind,
     shape_text,
     tensor_result,
     tile_result,
     unified,
 )
-from pypto.ir.shaped import ShapedType, TensorType, TileType, const_dim, same_dims
+from pypto.ir.shaped import ShapedType, TensorType, TileType, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["DSL", "OPS"]
@@ -83,10 +84,7 @@ _AXES = (("row", ROW), ("col", COL))
 def _infer(s: Site, pattern: str, dtypes: tuple[DataType, ...]) -> Type:
     x, v = s.shaped(0), s.shaped(1)
     check_dtype(s, x.dtype, dtypes)
-    if type(x) is not type(v):
-        s.reject("cannot mix a tensor and a tile", "load the tensor with pl.load, or use tensors throughout", TypeError)
-    if v.dtype is not x.dtype:
-        s.reject(f"operands differ in dtype: {x.dtype} and {v.dtype}", "convert one with pl.cast", TypeError)
+    same_kind(s, x, v)
     if len(x.shape) < 2:
         s.reject(f"expands over a matrix, got {shape_text(x.shape)}", "pl.reshape it to [rows, cols] first")
     at = len(x.shape) - (1 if pattern == ROW else 2)
@@ -96,8 +94,7 @@ def _infer(s: Site, pattern: str, dtypes: tuple[DataType, ...]) -> Type:
             f"the vector must have shape {shape_text(want)}, got {shape_text(v.shape)}", _remedy(v.shape, x.shape, want, pattern)
         )
     for i, (a, b) in enumerate(zip(x.valid, v.valid, strict=True)):
-        m, n = const_dim(a), const_dim(b)
-        if i != at and m is not None and n is not None and n < m:
+        if i != at and is_less(b, a):
             hint = "narrow the matrix with pl.set_validshape: elements outside the vector's valid region are undefined"
             s.reject(f"the vector is valid for {shape_text(v.valid)} only, the matrix for {shape_text(x.valid)}", hint)
     return tile_result(x) if isinstance(x, TileType) else tensor_result(x.shape, x.dtype, x.valid)

@@ -17,8 +17,8 @@ from pypto.ir.layout import implicit_layout
 from pypto.ir.opdef import FROM_TARGET, Attr, Lower, OpDef, Operand, Site, Special
 from pypto.ir.ops.memory import valid_within
 from pypto.ir.ops.rearrange import vector_tile
-from pypto.ir.ops.rules import MOVABLE, VEC, D, R, check_dtype, shape_text, tensor_result
-from pypto.ir.shaped import ShapedType, TensorType, TileType, TileView, as_dims, const_dim, const_dims, same_dims
+from pypto.ir.ops.rules import MOVABLE, VEC, D, R, check_dtype, dim_text, falls_short, shape_text, tensor_result
+from pypto.ir.shaped import ShapedType, TensorType, TileType, TileView, as_dims, const_dim, const_dims, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["COALESCE", "OOB", "OPS", "SOURCES", "check_index", "masked_columns", "pattern_of"]
@@ -72,10 +72,9 @@ def _check_axes(s: Site, x: ShapedType, index: ShapedType, dim: int) -> None:
             f"pl.reshape the index to {rank} dimensions; pl.gather(x, index), without dim, counts over all elements of x",
         )
     for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
-        a, b = const_dim(n), const_dim(m)
-        if i != dim % rank and a is not None and b is not None and a > b:
-            hint = f"slice the index to {b} along axis {i}"
-            s.reject(f"the index has extent {a} along axis {i}, x only {b}", hint)
+        if i != dim % rank and is_less(m, n):
+            hint = f"slice the index to {dim_text(m)} along axis {i}"
+            s.reject(f"the index has extent {dim_text(n)} along axis {i}, x only {dim_text(m)}", hint)
 
 
 def _gather_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
@@ -175,12 +174,10 @@ def _mgather(s: Site) -> Type:
     if len(s) > 2 and s.elements(2):
         asked = s.elements(2)
         valid_within(s, asked, shape)
-        for a, v in zip(asked, valid, strict=True):
-            m, n = const_dim(a), const_dim(v)
-            if m is not None and n is not None and m > n:
-                s.reject(
-                    f"valid_shape {shape_text(asked)} is more than the index gives, {shape_text(valid)}", "leave valid_shape out"
-                )
+        if falls_short(valid, asked):
+            s.reject(
+                f"valid_shape {shape_text(asked)} is more than the index gives, {shape_text(valid)}", "leave valid_shape out"
+            )
         valid = asked
     space: MemorySpace = s.kwargs.get("target_memory") or MemorySpace.Vec
     if space not in (MemorySpace.Vec, MemorySpace.Mat):

@@ -17,8 +17,8 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, ConstBool, Expr, MakeTuple, const_index
 from pypto.ir.layout import box_of, implicit_layout
 from pypto.ir.opdef import Attr, Dsl, DslContext, Lower, Matmul, OpDef, Operand, OpRejected, Param, Site, Special
-from pypto.ir.ops.rules import RW, R, broadcast, level_of, shape_text
-from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, same_dims
+from pypto.ir.ops.rules import RW, R, broadcast, dim_text, falls_short, level_of, same_dtype, shape_text
+from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["DSL", "OPS", "matrix_boxes", "operand_boxes"]
@@ -35,8 +35,7 @@ Infer = Callable[[Site], Type]
 
 def accumulator(s: Site, a: ShapedType, b: ShapedType) -> D:
     """The type that products of the operands are added up in."""
-    if a.dtype is not b.dtype:
-        s.reject(f"operands differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
+    same_dtype(s, a, b)
     if a.dtype not in _SUM:
         s.reject(
             f"the matrix unit multiplies FP16, BF16, FP32 and INT8, not {a.dtype}", "convert the operands with pl.cast", TypeError
@@ -63,10 +62,9 @@ def _product(s: Site, a: ShapedType, b: ShapedType, a_trans: bool = False, b_tra
             f"the left operand has {k} columns, the right one {other} rows: {shape_text(x)} x {shape_text(y)}",
             "the inner extents must be equal; a_trans=True and b_trans=True take an operand transposed",
         )
-    kv, lv = const_dim(xv[-1]), const_dim(yv[-2])
-    if kv is not None and lv is not None and lv < kv:
+    if is_less(yv[-2], xv[-1]):
         s.reject(
-            f"the right operand is valid in {lv} rows, the left one in {kv} columns",
+            f"the right operand is valid in {dim_text(yv[-2])} rows, the left one in {dim_text(xv[-1])} columns",
             "narrow the left operand with pl.set_validshape, or pl.fillpad the right one",
         )
     batch = broadcast(s, x[:-2], y[:-2])
@@ -118,13 +116,11 @@ def _check_acc(s: Site, acc: ShapedType, shape: Dims, valid: Dims, dtype: D) -> 
         s.reject(
             f"the accumulator is {shape_text(acc.shape)}, the product {shape_text(shape)}", f"create it as {shape_text(shape)}"
         )
-    for have, want in zip(acc.valid, valid, strict=True):
-        m, n = const_dim(have), const_dim(want)
-        if m is not None and n is not None and m < n:
-            s.reject(
-                f"the accumulator is valid in {shape_text(acc.valid)}, the product in {shape_text(valid)}",
-                "widen the accumulator with pl.set_validshape",
-            )
+    if falls_short(acc.valid, valid):
+        s.reject(
+            f"the accumulator is valid in {shape_text(acc.valid)}, the product in {shape_text(valid)}",
+            "widen the accumulator with pl.set_validshape",
+        )
     if len(s) > 3 and s.scalar(3) is not D.BOOL:
         s.reject(f"init_cond is a {s.scalar(3)} scalar", "pass a comparison, as in init_cond=(k == 0)", TypeError)
 

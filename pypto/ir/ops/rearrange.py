@@ -12,8 +12,8 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple
 from pypto.ir.opdef import Attr, Dsl, DslContext, Lower, OpDef, Operand, OpRejected, Param, Site, Special
 from pypto.ir.ops.memory import valid_within
-from pypto.ir.ops.rules import MOVABLE, VEC, R, check_dtype, level_of, shape_text
-from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, as_dims, const_dim, same_dims
+from pypto.ir.ops.rules import MOVABLE, VEC, R, check_dtype, level_of, same_kind, scratch_like, shape_text
+from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, as_dims, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["DSL", "OPS", "transposed_axes", "vector_tile"]
@@ -51,10 +51,7 @@ def _transpose(s: Site) -> Type:
     if isinstance(t, TensorType):
         return TensorType(shape, t.dtype, None, TensorView(valid_shape=valid))
     if len(s) > 3:
-        tmp = s.tile(3)
-        if tmp.dtype is not t.dtype or not same_dims(tmp.shape, t.shape):
-            hint = f"pl.create_tile({shape_text(t.shape)}, dtype=pl.{t.dtype.name}), or leave it out"
-            s.reject(f"the scratch tile must have dtype {t.dtype} and shape {shape_text(t.shape)}", hint)
+        scratch_like(s, 3, ", or leave it out")
     return vector_tile(shape, t, valid)
 
 
@@ -81,10 +78,7 @@ def _transpose_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
 def _concat(s: Site) -> Type:
     a, b = s.shaped(0), s.shaped(1)
     check_dtype(s, a.dtype, MOVABLE)
-    if type(a) is not type(b):
-        s.reject("cannot mix a tensor and a tile", "load the tensor with pl.load, or use tensors throughout", TypeError)
-    if a.dtype is not b.dtype:
-        s.reject(f"operands differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
+    same_kind(s, a, b)
     if len(a.shape) != 2 or len(b.shape) != 2:
         s.reject(
             f"joins matrices, got {shape_text(a.shape)} and {shape_text(b.shape)}", "pl.reshape the operands to [rows, cols]"
@@ -94,8 +88,7 @@ def _concat(s: Site) -> Type:
             f"operands differ in rows: {shape_text(a.shape)} and {shape_text(b.shape)}",
             "slice one of them: the columns of the second follow those of the first, row by row",
         )
-    m, n = const_dim(a.valid[0]), const_dim(b.valid[0])
-    if m is not None and n is not None and n < m:
+    if is_less(b.valid[0], a.valid[0]):
         s.reject(
             f"operands differ in valid shape: {shape_text(a.valid)} and {shape_text(b.valid)}",
             "narrow the first operand with pl.set_validshape: rows outside the second's valid region are undefined",

@@ -15,7 +15,7 @@ from pypto.ir.expr import ConstBool, ConstFloat, ConstInt, Expr, const_index
 from pypto.ir.node import EMPTY
 from pypto.ir.opdef import DslContext, OpRejected, Site
 from pypto.ir.scalar import cast
-from pypto.ir.shaped import TensorType, TensorView, TileType, const_dim, same_dims
+from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, const_dim, is_less, same_dims
 from pypto.ir.types import ScalarType, Type
 
 D = DataType
@@ -66,10 +66,21 @@ def unary_type(s: Site, dtypes: Iterable[DataType], out: DataType | None = None)
     return tensor_result(t.shape, out or t.dtype, t.valid)
 
 
-def same_tiles(s: Site, a: TileType, b: TileType, what: str = "operands") -> None:
-    """Equal dtype and physical shape, and the second valid wherever the first is."""
+def same_dtype(s: Site, a: ShapedType, b: ShapedType, what: str = "operands") -> None:
     if a.dtype is not b.dtype:
         s.reject(f"{what} differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
+
+
+def same_kind(s: Site, a: ShapedType, b: ShapedType) -> None:
+    """Two tensors or two tiles, of one dtype."""
+    if type(a) is not type(b):
+        s.reject("cannot mix a tensor and a tile", "load the tensor with pl.load, or use tensors throughout", TypeError)
+    same_dtype(s, a, b)
+
+
+def same_tiles(s: Site, a: TileType, b: TileType, what: str = "operands") -> None:
+    """Equal dtype and physical shape, and the second valid wherever the first is."""
+    same_dtype(s, a, b, what)
     if not same_dims(a.shape, b.shape):
         s.reject(f"{what} differ in shape: {shape_text(a.shape)} and {shape_text(b.shape)}", _shape_remedy(s, a.shape, b.shape))
     covers(s, a, b, what)
@@ -90,13 +101,16 @@ def _shape_remedy(s: Site, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> str:
 
 def covers(s: Site, a: TileType, b: TileType, what: str = "operands") -> None:
     """Reject where `b` is provably not valid everywhere that `a` is."""
-    for x, y in zip(a.valid, b.valid, strict=False):
-        m, n = const_dim(x), const_dim(y)
-        if m is not None and n is not None and n < m:
-            s.reject(
-                f"{what} differ in valid shape: {shape_text(a.valid)} and {shape_text(b.valid)}",
-                "narrow the first operand with pl.set_validshape: elements outside the second's valid region are undefined",
-            )
+    if falls_short(b.valid, a.valid):
+        s.reject(
+            f"{what} differ in valid shape: {shape_text(a.valid)} and {shape_text(b.valid)}",
+            "narrow the first operand with pl.set_validshape: elements outside the second's valid region are undefined",
+        )
+
+
+def falls_short(have: tuple[Expr, ...], want: tuple[Expr, ...]) -> bool:
+    """Whether a valid region is known to be less than another one along some axis."""
+    return any(is_less(n, m) for n, m in zip(have, want, strict=False))
 
 
 def binary_tile_type(s: Site, dtypes: Iterable[DataType]) -> Type:
@@ -106,11 +120,11 @@ def binary_tile_type(s: Site, dtypes: Iterable[DataType]) -> Type:
     return tile_result(a)
 
 
-def scratch_like(s: Site, i: int) -> None:
-    """Operand i is a scratch tile of operand 0's dtype and shape."""
+def scratch_like(s: Site, i: int, otherwise: str = "") -> None:
+    """Operand i is a scratch tile of operand 0's dtype and shape; `otherwise` ends the remedy."""
     t, tmp = s.tile(0), s.tile(i)
     if tmp.dtype is not t.dtype or not same_dims(tmp.shape, t.shape):
-        hint = f"pl.create_tile({shape_text(t.shape)}, dtype=pl.{t.dtype.name})"
+        hint = f"pl.create_tile({shape_text(t.shape)}, dtype=pl.{t.dtype.name}){otherwise}"
         s.reject(f"the scratch tile must have dtype {t.dtype} and shape {shape_text(t.shape)}", hint)
 
 
@@ -133,8 +147,7 @@ def broadcast(s: Site, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, 
 def binary_tensor_type(s: Site, dtypes: Iterable[DataType]) -> Type:
     a, b = s.tensor(0), s.tensor(1)
     check_dtype(s, a.dtype, dtypes)
-    if a.dtype is not b.dtype:
-        s.reject(f"operands differ in dtype: {a.dtype} and {b.dtype}", "convert one with pl.cast", TypeError)
+    same_dtype(s, a, b)
     keep = same_dims(a.shape, b.shape) and same_dims(a.valid, b.valid)
     return tensor_result(broadcast(s, a.shape, b.shape), a.dtype, a.valid if keep else None)
 
@@ -144,7 +157,7 @@ def scalar_form_type(s: Site, dtypes: Iterable[DataType]) -> Type:
     t = s.shaped(0)
     scalar = s.scalar(1)
     if scalar is not t.dtype:
-        s.reject(f"the scalar is {scalar}, the elements are {t.dtype}", f"pl.cast(<value>, pl.{t.dtype.name})", TypeError)
+        s.reject(f"the scalar is {scalar}, the elements are {t.dtype}", cast_hint(t.dtype), TypeError)
     return unary_type(s, dtypes)
 
 
@@ -221,11 +234,9 @@ def element_scalar(value: Expr, dtype: DataType) -> Expr:
     if isinstance(value, (ConstInt, ConstFloat, ConstBool)):
         return element_const(value, dtype)
     if have is D.INDEX:
-        raise OpRejected(
-            f"Scalar operand has dtype `index`, elements are {dtype}", f"pl.cast(<value>, pl.{dtype.name})", ValueError
-        )
+        raise OpRejected(f"Scalar operand has dtype `index`, elements are {dtype}", cast_hint(dtype), ValueError)
     if have.is_float() and not dtype.is_float():
-        raise OpRejected(f"a {have} scalar cannot meet {dtype} elements", f"pl.cast(<value>, pl.{dtype.name})", TypeError)
+        raise OpRejected(f"a {have} scalar cannot meet {dtype} elements", cast_hint(dtype), TypeError)
     return value if have is dtype else cast(value, dtype, value.span)
 
 

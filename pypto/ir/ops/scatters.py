@@ -14,8 +14,21 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, ConstFloat, ConstInt, Expr, MakeTuple, const_index
 from pypto.ir.opdef import INHERIT, Attr, Lower, OpDef, Operand, Site, Special
 from pypto.ir.ops.gathers import check_index, check_pattern
-from pypto.ir.ops.rules import MOVABLE, RW, VEC, D, R, W, check_dtype, shape_text, tensor_result, tile_result
-from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims, same_dims
+from pypto.ir.ops.rules import (
+    MOVABLE,
+    RW,
+    VEC,
+    D,
+    R,
+    W,
+    check_dtype,
+    dim_text,
+    falls_short,
+    shape_text,
+    tensor_result,
+    tile_result,
+)
+from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["OPS"]
@@ -39,13 +52,11 @@ def _check_source(s: Site, dst: ShapedType, src: ShapedType, index: ShapedType) 
             f"src {shape_text(src.shape)} and index {shape_text(index.shape)} differ in shape",
             "slice one of them: each element of src has its own index",
         )
-    for a, v in zip(index.valid, src.valid, strict=True):
-        m, n = const_dim(a), const_dim(v)
-        if m is not None and n is not None and n < m:
-            s.reject(
-                f"src is valid for {shape_text(src.valid)} only, the index for {shape_text(index.valid)}",
-                "narrow the index with pl.set_validshape: elements outside the valid region of src are undefined",
-            )
+    if falls_short(src.valid, index.valid):
+        s.reject(
+            f"src is valid for {shape_text(src.valid)} only, the index for {shape_text(index.valid)}",
+            "narrow the index with pl.set_validshape: elements outside the valid region of src are undefined",
+        )
 
 
 # -- scatter -------------------------------------------------------------------------------------------------------
@@ -59,9 +70,9 @@ def _along_rows(s: Site, dst: ShapedType, src: ShapedType) -> None:
             f"scatters matrices along dim -1, got dim {dim} of {shape_text(dst.shape)}",
             "pl.reshape the operands to [rows, cols], and pl.transpose them to scatter along the rows",
         )
-    m, n = const_dim(src.shape[0]), const_dim(dst.shape[0])
-    if m is not None and n is not None and m > n:
-        s.reject(f"src has {m} rows, the destination only {n}", f"slice src and index to {n} rows")
+    if is_less(dst.shape[0], src.shape[0]):
+        rows = dim_text(dst.shape[0])
+        s.reject(f"src has {dim_text(src.shape[0])} rows, the destination only {rows}", f"slice src and index to {rows} rows")
 
 
 def _scatter_tensor(s: Site) -> Type:

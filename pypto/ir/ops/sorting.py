@@ -14,8 +14,8 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, MakeTuple, const_index
 from pypto.ir.opdef import Attr, Dsl, DslContext, Lower, OpDef, Operand, OpRejected, Param, Site, Special
 from pypto.ir.ops.rearrange import vector_tile
-from pypto.ir.ops.rules import FLOATS, VEC, D, R, check_dtype, level_of, shape_text, tensor_result
-from pypto.ir.shaped import ShapedType, TensorType, const_dim, same_dims
+from pypto.ir.ops.rules import FLOATS, VEC, D, R, check_dtype, dim_text, falls_short, level_of, shape_text, tensor_result
+from pypto.ir.shaped import ShapedType, TensorType, const_dim, is_less, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["DSL", "OPS", "pair_width"]
@@ -56,12 +56,8 @@ def _sort32(s: Site) -> Type:
                 f"sorts blocks of {_BLOCK} columns, {count} are no multiple of that",
                 "fill up with pl.fillpad(x, pad_value=pl.PadValue.min) to whole blocks",
             )
-    for a, b in zip(x.valid, index.valid, strict=True):
-        m, n = const_dim(a), const_dim(b)
-        if m is not None and n is not None and n < m:
-            s.reject(
-                f"the index is valid for {shape_text(index.valid)} only, src for {shape_text(x.valid)}", "load the index whole"
-            )
+    if falls_short(index.valid, x.valid):
+        s.reject(f"the index is valid for {shape_text(index.valid)} only, src for {shape_text(x.valid)}", "load the index whole")
     width = const_index(pair_width(x.dtype))
     return _made(x, (x.shape[0], arith.mul(x.shape[1], width)), (x.valid[0], arith.mul(x.valid[1], width)))
 
@@ -99,9 +95,9 @@ def _merge_lists(s: Site) -> Type:
                 f"list {n} has shape {shape_text(t.shape)}, list 0 {shape_text(x.shape)}",
                 f"a list has the rows of the others, and {width} elements for each pair",
             )
-        m, k = const_dim(x.valid[0]), const_dim(t.valid[0])
-        if m is not None and k is not None and k < m:
-            s.reject(f"list {n} is valid for {k} rows only, list 0 for {m}", "narrow list 0 with pl.set_validshape")
+        if is_less(t.valid[0], x.valid[0]):
+            rows = f"list {n} is valid for {dim_text(t.valid[0])} rows only, list 0 for {dim_text(x.valid[0])}"
+            s.reject(rows, "narrow list 0 with pl.set_validshape")
     if s.name.startswith("tile"):
         tmp = s.tile(2)
         if tmp.dtype is not x.dtype:

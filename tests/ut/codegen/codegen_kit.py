@@ -51,8 +51,8 @@ def _tile_type(m: re.Match[str]) -> str:
     return f"pl.Tile[[{rows}, {cols}], pl.{dtype}, pl.MemRef(vec, {at}, {size}), pl.Mem.Vec{view}]"
 
 
-def program(body: str, params: str = PARAMS) -> Program:
-    """The kernel `k` and an entry `main` that calls it."""
+def program(body: str, params: str = PARAMS, launch: str = "") -> Program:
+    """The kernel `k` and an entry `main` that calls it, with the keywords of `launch`."""
     body = _TILE.sub(_tile_type, textwrap.dedent(body))
     names = [p.split(":")[0].strip() for p in re.split(r", (?=\w+: )", params)]
     text = (
@@ -62,7 +62,7 @@ def program(body: str, params: str = PARAMS) -> Program:
         "        vec: pl.Ptr = pl.tile.alloc(pl.const(131072, pl.INT64), memory_space=pl.Mem.Vec)\n"
         + textwrap.indent(body, "        ")
         + "\n    @pl.function(type=pl.FunctionType.Orchestration)\n"
-        f"    def main(self, {params}):\n        self.k({', '.join(names)})\n"
+        f"    def main(self, {params}):\n        self.k({', '.join([*names, launch] if launch else names)})\n"
     )
     made = parse(text)
     assert isinstance(made, Program)
@@ -128,9 +128,16 @@ def interpreted(p: Program, args: Sequence[Any]) -> list[np.ndarray]:
     return [a for a in given if isinstance(a, np.ndarray)]
 
 
-def agree(body: str, directory: Path, n: int = 8, params: str = PARAMS, arrays: Sequence[np.ndarray] | None = None) -> np.ndarray:
+def agree(
+    body: str,
+    directory: Path,
+    n: int = 8,
+    params: str = PARAMS,
+    arrays: Sequence[np.ndarray] | None = None,
+    launch: str = "",
+) -> np.ndarray:
     """The last array, which the interpreter and native code with and without optimizations agree on to the bit."""
-    p = program(body, params)
+    p = program(body, params, launch)
     if arrays is None:
         rng = np.random.default_rng(0)
         arrays = [*rng.integers(-8, 9, (2, 64, 64)).astype(np.float32), np.full((64, 64), -777, np.float32)]
