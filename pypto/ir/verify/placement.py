@@ -14,12 +14,12 @@ from typing import NamedTuple
 from pypto.enums import MemorySpace
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var
-from pypto.ir.node import IGNORED, Node
 from pypto.ir.opdef import FULL, SCALAR, UNUSED, Lanewise, OpDef, Special
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import defined_vars
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
+from pypto.ir.verify.live_walk import LiveTiles
 from pypto.ir.verify.properties import Diagnostic, Severity
 
 __all__ = ["Overlap", "Range", "allocated_memory_addr", "check_placement", "overlapping_tiles", "tile_range"]
@@ -87,13 +87,12 @@ def overlapping_tiles(f: Function, addressed: bool) -> list[Overlap]:
     return judge.found[::-1]
 
 
-class _Judge:
-    """A backward walk; `live` is what is read behind the statement being judged."""
+class _Judge(LiveTiles):
+    """Judges every statement with what is read behind it."""
 
     def __init__(self, f: Function, addressed: bool) -> None:
         self.addressed = addressed
         self.found: list[Overlap] = []
-        self.recording = True
         self.ranges: dict[Var, Range | None] = {}
         self.origin: dict[Var, Var] = {}  # the value whose bytes a view, an alias or a join of one value shows
         self.slices: dict[Var, Call] = {}
@@ -159,50 +158,19 @@ class _Judge:
         """The value whose bytes a variable is known to show."""
         return self.origin.get(v, v)
 
-    # -- liveness, backward --
-
-    def body(self, s: Stmt | None, live: _Live) -> _Live:
-        for stmt in reversed(flatten_to_stmts(s)):
-            live = self.statement(stmt, live)
-        return live
-
-    def statement(self, s: Stmt, live: _Live) -> _Live:
-        if isinstance(s, AssignStmt):
-            behind = live - {s.var}
-            if self.recording and isinstance(s.var.type, TileType):
-                self.judge(s, behind)
-            return behind | _tiles(s.value)
-        if isinstance(s, IfStmt):
-            self.joins(s, s.return_vars, live)
-            behind = live.difference(s.return_vars)
-            return self.body(s.then_body, behind) | self.body(s.else_body, behind) | _tiles(s.condition)
-        if isinstance(s, (ForStmt, WhileStmt)):
-            self.joins(s, s.return_vars, live)
-            return self.loop(s, live.difference(s.return_vars))
-        if isinstance(s, ScopeStmt):
-            return self.body(s.body, live)
-        return live | _tiles(s)
-
-    def loop(self, s: ForStmt | WhileStmt, behind: _Live) -> _Live:
-        """What is read in an iteration and comes from outside is needed at the end of every iteration."""
-        recording, self.recording = self.recording, False
-        around = behind
-        while True:
-            head = self.body(s.body, around).difference(s.iter_args)
-            if head <= around:
-                break
-            around |= head
-        self.recording = recording
-        if recording:
-            self.joins(s, s.iter_args, self.body(s.body, around))
-        return around.union(*(_tiles(a.initValue) for a in s.iter_args))
-
     # -- the judgement --
+
+    def passed(self, s: Stmt, before: _Live, behind: _Live) -> None:
+        if isinstance(s, AssignStmt) and isinstance(s.var.type, TileType):
+            self.judge(s, behind - {s.var})
+
+    def head(self, s: ForStmt | WhileStmt, live: _Live) -> None:
+        self.joins(s, s.iter_args, live)
 
     def joins(self, s: Stmt, joined: Iterable[Var], live: _Live) -> None:
         """Values that control flow joins come into being where it joins; those that nobody reads do no harm."""
         for v in joined:
-            r = self.range(v) if self.recording and v in live else None
+            r = self.range(v) if v in live else None
             if r is not None:
                 for u in sorted(live - {v}, key=lambda x: x.unique_id):
                     self._check(s, u, v, r, False)
@@ -341,25 +309,6 @@ def _shown(value: Expr) -> Expr | None:
     if op is None or not isinstance(value, Call):
         return None
     return value.args[0] if isinstance(op.semantics, Special) and op.semantics.kind == "view" else None
-
-
-def _tiles(n: Node) -> _Live:
-    """The tile variables that a node reads."""
-    found: set[Var] = set()
-    stack: list[Node] = [n]
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Var):
-            if isinstance(x.type, TileType):
-                found.add(x)
-            continue
-        for f in type(x).__fields__:
-            if f.role == IGNORED:
-                continue
-            value = getattr(x, f.name)
-            items: Iterable[object] = value if isinstance(value, tuple) else (value,)
-            stack += [y for y in items if isinstance(y, Expr)]
-    return frozenset(found)
 
 
 def check_placement(program: Program, addressed: bool) -> list[Diagnostic]:

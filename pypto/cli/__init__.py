@@ -1,0 +1,1 @@
+"""The command `pypto`: what the package can do, from a shell."""

@@ -1,0 +1,41 @@
+"""What a request comes to, looked at: the memory map of its final program, and its text for the assembler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pypto.config import EMIT_PTO_LOC
+from pypto.enums import MemoryPlanner
+from pypto.jit.request import ProgramRequest, Request
+from pypto.jit.specializing import with_statics
+
+if TYPE_CHECKING:
+    from pypto.debug.memory_map import MemoryMap
+    from pypto.jit.driver import LoweredRequest
+
+__all__ = ["map_memory", "pto_text"]
+
+
+def map_memory(request: Request | ProgramRequest) -> MemoryMap:
+    """The memory map of the program as the device would run it; as the host does where nothing else gives addresses."""
+    from pypto.debug.memory_map import memory_map
+
+    lowered = _lowered(request)
+    planner = request.options.memory_planner
+    program = lowered.host if planner is MemoryPlanner.PTOAS else lowered.device
+    return memory_map(program, request.options.platform, planner, lowered.tile)
+
+
+def pto_text(request: Request | ProgramRequest) -> str:
+    """The `.pto` text of a request's kernels, with the user's places unless PYPTO_EMIT_PTO_LOC is 0."""
+    from pypto.jit.device_text import device_text
+
+    return device_text(_lowered(request).host, request.options, EMIT_PTO_LOC.get()).shown()
+
+
+def _lowered(request: Request | ProgramRequest) -> LoweredRequest:
+    from pypto.jit import driver
+
+    if isinstance(request, ProgramRequest):
+        return driver.lower_request(request)
+    return with_statics(request, driver.lower_request)
