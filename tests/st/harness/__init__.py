@@ -1,0 +1,5 @@
+"""Older names of `pypto.testing`, for tests that import them from here; see docs/testing.md."""
+
+from pypto.testing import st
+
+__all__ = ["st"]

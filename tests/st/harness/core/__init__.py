@@ -1,0 +1,1 @@
+"""Older module paths of the harness."""

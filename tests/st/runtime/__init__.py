@@ -1,0 +1,1 @@
+"""Numerical system tests, by what they are about; packages, because their files share names with other tests."""

@@ -1,0 +1,1 @@
+"""Numerical tests of operators."""
