@@ -59,14 +59,36 @@ class Arrays:
         self.inputs[name] = Global(dtype, shape)
         return name, self.inputs[name]
 
-    def region(self, dtype: str, rows: int, cols: int) -> Region:
-        """Rows of an output that no other statement writes."""
+    def indices(self, dtype: str, limit: int, rows: int, cols: int, exact: bool = False, step: int = 1) -> tuple[str, Global]:
+        """A matrix of at least (or exactly) that size, of multiples of a step, fewer than a limit."""
+        found = [
+            (n, g)
+            for n, g in self.inputs.items()
+            if (g.dtype, g.step) == (dtype, step)
+            and 0 < g.limit <= limit
+            and len(g.shape) == 2
+            and self.fits(g.shape, (rows, cols), exact)
+        ]
+        if found and (len(self.inputs) > 12 or self.r.chance(60)):
+            return self.r.pick(found)
+        extra = 0 if exact else self.r.pick([0, 0, 8])
+        name = self.fresh("a")
+        self.inputs[name] = Global(dtype, (rows, cols + extra), limit=limit, step=step)
+        return name, self.inputs[name]
+
+    def block(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, Global]:
+        """An array of exactly that shape, of any rank."""
+        found = [(n, g) for n, g in self.inputs.items() if (g.dtype, g.shape, g.limit) == (dtype, shape, 0)]
+        return self.r.pick(found) if found else self.add_input(dtype, shape)
+
+    def region(self, dtype: str, rows: int, cols: int, alone: bool = False) -> Region:
+        """Rows of an output that no other statement writes; `alone`: whole rows, the first of it."""
         for name, o in self.outputs.items():
-            if o[0] == dtype and o[1] >= cols and o[2] < 200:
+            if o[0] == dtype and o[1] >= cols and o[2] < 200 and not alone:
                 break
         else:
             name = self.fresh("o")
-            o = self.outputs[name] = [dtype, cols + self.r.pick([0, 8, 3]), 0]
+            o = self.outputs[name] = [dtype, cols + (0 if alone else self.r.pick([0, 8, 3])), 0]
         row = o[2]
         o[2] += rows
         return Region(name, row, self.r.number(0, o[1] - cols))
@@ -133,11 +155,13 @@ class Body:
         self.base: tuple[int, int] = (8, 32)
         self.extents: dict[str, tuple[int, int]] = {}  # scalars that are extents
         self.loops: list[str] = []
+        self.counters: set[str] = set()  # variables of loops: numbers, if there is one trip only
         self.helpers: list[Any] = []
         self.functions: list[Any] = []  # texts of helpers and kernels, in order
         self.callable: list[Any] = []  # kernels that can be called again
         self.chains = False
         self.block: X | None = None  # the index of this run of an SPMD kernel
+        self.lane: X | None = None  # of the vector lane that this text is for
         self.stored: list[tuple[Region, Shaped]] = []
         self.statements: list[Any] = []  # what `fuzz_flow.statement` picks from, with weights
         self.deepest = lines.depth + 3
@@ -156,6 +180,14 @@ class Body:
         if own and self.r.chance(60):
             return self.r.pick(own)
         found: tuple[str, Global] = self.arrays.input(dtype, rows, cols, exact)
+        return found
+
+    def indices(self, dtype: str, limit: int, rows: int, cols: int, exact: bool = False, step: int = 1) -> tuple[str, Global]:
+        found: tuple[str, Global] = self.arrays.indices(dtype, limit, rows, cols, exact, step)
+        return found
+
+    def block_of(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, Global]:
+        found: tuple[str, Global] = self.arrays.block(dtype, shape)
         return found
 
     def number(self, low: int, high: int) -> X:

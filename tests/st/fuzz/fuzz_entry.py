@@ -12,11 +12,15 @@ import fuzz_flow as flow
 from fuzz_body import Arrays, Body, Region
 from fuzz_choices import Choices
 from fuzz_kernel import KERNEL, define, store
+from fuzz_products import LANES
+from fuzz_products import STATEMENTS as PRODUCTS
 from fuzz_scalars import index, of_dtype
 from fuzz_shapes import expression
+from fuzz_storage import STATEMENTS as STORAGE
+from fuzz_storage import clones
 from fuzz_values import BYTES, Global, Lines, Scalar, Scope, Shaped, X, aligned, whole
 
-BASES = ((8, 32), (8, 16), (16, 16), (4, 64), (1, 32), (16, 8), (3, 32), (2, 128), (5, 16), (8, 72))
+BASES = ((8, 32), (8, 16), (16, 16), (4, 64), (1, 32), (16, 8), (3, 32), (16, 32), (2, 128), (5, 16), (8, 72))
 PALETTES = (
     ["FP32"],
     ["FP32", "INT32"],
@@ -49,8 +53,16 @@ class Parameters:
         actual, g = self.b.source(dtype, rows, cols, exact)
         return self._for(actual, g, ""), g
 
-    def region(self, dtype: str, rows: int, cols: int) -> Region:
-        made: Region = self.b.arrays.region(dtype, rows, cols)
+    def indices(self, dtype: str, limit: int, rows: int, cols: int, exact: bool = False, step: int = 1) -> tuple[str, Global]:
+        actual, g = self.b.indices(dtype, limit, rows, cols, exact, step)
+        return self._for(actual, g, ""), g
+
+    def block(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, Global]:
+        actual, g = self.b.block_of(dtype, shape)
+        return self._for(actual, g, ""), g
+
+    def region(self, dtype: str, rows: int, cols: int, alone: bool = False) -> Region:
+        made: Region = self.b.arrays.region(dtype, rows, cols, alone)
         return made._replace(name=self._for(made.name, None, "Out"))
 
     def slot(self, dtype: str) -> tuple[str, int]:
@@ -89,7 +101,8 @@ def kernel_body(b: Body, arrays: Any, level: str, lines: Lines, scope: Scope) ->
     fitting = [s for s in BASES if aligned(made.dtypes[0], s)]
     made.base = b.r.pick(fitting)
     made.helpers, made.functions, made.chains = b.helpers, b.functions, b.chains
-    made.statements = KERNEL
+    made.counters |= b.counters
+    made.statements = [*KERNEL, *PRODUCTS, *STORAGE]
     return made
 
 
@@ -211,16 +224,40 @@ def _usable(b: Body, e: X) -> bool:
 def launch(b: Body) -> None:
     """Blocks that run in any order."""
     n = b.r.number(1, 3)
-    i = b.fresh("b")
-    b.lines.put(f"for {i} in pl.parallel({n}):", f"for {i} in range({n}):")
+    i, kind = b.fresh("b"), b.r.pick(["parallel", "for", "with", "cluster"])
+    of = Scalar("INDEX", 0, n - 1)
     scope = _inherited(b)
-    scope.bind(i, Scalar("INDEX", 0, n - 1), fixed=True)
-    with b.lines.nested():
-        b.lines.put("with pl.at(level=pl.Level.CORE_GROUP):", "if True:")
-        k = kernel_body(b, b.arrays, "tile", b.lines, scope)
-        k.block = X(i, i, Scalar("INDEX", 0, n - 1))
+    scope.bind(i, of, fixed=True)
+    k = kernel_body(b, b.arrays, "tile" if kind == "parallel" else b.r.pick(["tile", "tensor"]), b.lines, scope)
+    k.block = X(i, i, of)
+    if kind in ("parallel", "for"):
+        b.lines.put(f"for {i} in pl.{'spmd' if kind == 'for' else kind}({n}):", f"for {i} in range({n}):")
         with b.lines.nested():
+            if kind == "parallel":
+                b.lines.put("with pl.at(level=pl.Level.CORE_GROUP):", "if True:")
+                b.lines.depth += 1
             fill(k, 4)
+            b.lines.depth -= kind == "parallel"
+        return
+    if kind == "cluster":
+        b.lines.put("with pl.cluster():", "if True:")
+        b.lines.depth += 1
+    b.lines.put(f"with pl.spmd({n}):", f"for {i} in range({n}):")
+    with b.lines.nested():
+        b.lines.put(f"{i} = pl.get_block_idx()", "")
+        total = k.define(Scalar("INDEX", n, n), "pl.get_block_num()", str(n), "n")
+        k.scope.fixed.add(total)
+        fill(k, 4)
+    b.lines.depth -= kind == "cluster"
+
+
+def lanes(b: Body) -> None:
+    """Products, and regions of two vector lanes between them."""
+    b.lines.put("with pl.at(level=pl.Level.CORE_GROUP):", "if True:")
+    k = kernel_body(b, b.arrays, "tensor", b.lines, _inherited(b))
+    with b.lines.nested():
+        for _ in range(b.r.number(1, 2)):
+            b.r.weighted(LANES)(k)
 
 
 def temporary(b: Body) -> None:
@@ -330,7 +367,9 @@ def element(b: Body) -> None:
 ENTRY = [
     (5, scope_kernel),
     (4, call_kernel),
-    (1, launch),
+    (2, launch),
+    (1, lanes),
+    (1, clones),
     (1, rows_at_run_time),
     (2, temporary),
     (1, rewrite),

@@ -224,7 +224,8 @@ def _bounds(b: Body) -> tuple[str, str, str, Scalar]:
     if form == 4 and kind == "range":
         step = b.r.pick([-1, -2])
         return kind, f"{high.kernel}, {low.kernel}, {step}", f"{high.twin}, {low.twin}, {step}", Scalar("INDEX", 0, 4)
-    step_ = index(b, 1, 3)
+    whole = str(b.r.number(1, 3))
+    step_ = index(b, 1, 3) if kind == "range" else X(whole, whole)
     return kind, f"{low.kernel}, {high.kernel}, {step_.kernel}", f"{low.twin}, {high.twin}, {step_.twin}", Scalar("INDEX", 0, 3)
 
 
@@ -237,6 +238,7 @@ def loop(b: Body) -> None:
     name = b.fresh("i")
     stage = ", stage=2" if kind == "pipeline" else ""
     b.lines.put(f"for {name} in pl.{kind}({bounds}{stage}):", f"for {name} in range({said}):")
+    b.counters.add(name)
     with b.inner(kind) as scope:
         scope.bind(name, of, fixed=True)
         if b.r.chance(70):
@@ -268,6 +270,7 @@ def _explicit(b: Body, kind: str, bounds: str, said: str, of: Scalar) -> None:
     b.lines.put(
         f"for {i}, ({', '.join(names)},) in pl.{kind}({bounds}{stage}, init_values=({begin},)):", f"for {i} in range({said}):"
     )
+    b.counters.add(i)
     with b.inner("explicit") as scope:
         scope.bind(i, of, fixed=True)
         _carry(b, scope, carried, [])

@@ -18,10 +18,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
 import fuzz_twin
+import fuzz_twin_indexing
+import fuzz_twin_products
 import numpy as np
 from fuzz_program import Program
 from lab import STAGES, Way, assert_same_bits
@@ -43,6 +46,8 @@ _MEANING = {
     MemoryPlanner.PTOAS: Placement.PRIVATE,
 }
 _SECONDS = 300
+# What the texts of twins call R.
+MEANING = SimpleNamespace(**{k: v for m in (fuzz_twin_products, fuzz_twin_indexing, fuzz_twin) for k, v in vars(m).items()})
 _numbers = itertools.count()
 
 
@@ -160,10 +165,10 @@ class _Trial:
         self.lowered: dict[PassOptions, Lowered] = {}
 
     def _twin(self, args: Sequence[Any]) -> list[Array]:
-        space: dict[str, Any] = {"R": fuzz_twin}
+        space: dict[str, Any] = {"R": MEANING}
         exec(compile(self.p.twin, "twin", "exec"), space)
         given = _copies(args)
-        space["entry"](*given)
+        space["entry"](*(np.float32(a) if isinstance(a, float) else a for a in given))
         return _arrays(given)
 
     def run(self, builds: Sequence[Build]) -> None:

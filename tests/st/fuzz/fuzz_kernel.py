@@ -12,7 +12,7 @@ import fuzz_flow as flow
 from fuzz_body import Body, Region
 from fuzz_scalars import index, integer, of_dtype
 from fuzz_shapes import expression
-from fuzz_values import Impossible, Lines, Scalar, Scope, Shaped, X
+from fuzz_values import Impossible, Lines, Scalar, Scope, Shaped, X, aligned
 
 
 def define(b: Body) -> None:
@@ -42,7 +42,7 @@ def ragged(b: Body) -> None:
         of = Shaped("tile", v.dtype, (rows, v.shape[1]), (b.fresh("?"), b.fresh("?")), False)
         b.define(of, f"pl.slice({name}, {shape}, [{row.kernel}, 0])", f"R.slice_({name}, {shape}, [{row.twin}, 0])")
         return
-    if not b.shapes(dtype):
+    if not aligned(dtype, (rows, cols)):
         return
     name, g = b.source(dtype, 1, 1)
     at = [index(b, 0, n - 1) for n in g.shape]

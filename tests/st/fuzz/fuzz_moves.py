@@ -95,7 +95,11 @@ def window(b: Body, of: Shaped, depth: int) -> X | None:
     larger = [
         (n, v)
         for n, v in b.scope.of_kind(Shaped)
-        if v.dtype == of.dtype and v.full and v.shape != of.shape and v.shape[0] >= rows and v.shape[1] >= cols
+        if (v.level, v.dtype) == (of.level, of.dtype)
+        and v.full
+        and v.shape != of.shape
+        and v.shape[0] >= rows
+        and v.shape[1] >= cols
     ]
     larger = [(n, v) for n, v in larger if v.shape[1] > 1]
     if not larger:
@@ -140,7 +144,11 @@ def reshaped(b: Body, of: Shaped, depth: int) -> X | None:
     others = [
         (n, v)
         for n, v in b.scope.of_kind(Shaped)
-        if v.dtype == of.dtype and v.full and v.own and v.shape != of.shape and v.shape[0] * v.shape[1] == count
+        if (v.level, v.dtype) == (of.level, of.dtype)
+        and v.full
+        and v.own
+        and v.shape != of.shape
+        and v.shape[0] * v.shape[1] == count
     ]
     shape = list(of.shape)
     if others and b.r.chance(70):
@@ -170,7 +178,11 @@ def narrowed(b: Body, of: Shaped, depth: int) -> X | None:
 def padded(b: Body, of: Shaped, depth: int) -> X | None:
     if not of.full:
         return None
-    partial = [v for _, v in b.scope.of_kind(Shaped) if v.dtype == of.dtype and v.shape == of.shape and not v.full and v.own]
+    partial = [
+        v
+        for _, v in b.scope.of_kind(Shaped)
+        if (v.level, v.dtype, v.shape) == (of.level, of.dtype, of.shape) and not v.full and v.own
+    ]
     liked = [s for s in b.shapes(of.dtype) if s.shape == of.shape and not s.full]
     if not partial and not liked:
         return None

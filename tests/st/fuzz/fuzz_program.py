@@ -29,6 +29,9 @@ class Program(NamedTuple):
     outputs: list[int]
     chains: bool  # its conversions mean what the chip makes of them
 
+    def __repr__(self) -> str:
+        return "Program"  # what fails is printed whole, once
+
     def text(self) -> str:
         numbers = [[a for a in call if not isinstance(a, np.ndarray)] for call in self.calls]
         return f"{self.kernel}\n# twin:\n{self.twin}\n# numbers of the calls: {numbers}\n"
@@ -100,9 +103,11 @@ def _signature(r: Choices, arrays: Arrays, outputs: dict[str, tuple[str, int, in
 _HARD = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-44, 3.4e38, 0.5, -2.5, 1.5, 65504.0, 6e-8, 2.0**31, -(2.0**31)]
 
 
-def values(rng: Any, dtype: str, shape: tuple[int, ...], flavour: int) -> Any:
-    """Small whole numbers; ordinary numbers; hard ones among them."""
+def values(rng: Any, dtype: str, shape: tuple[int, ...], flavour: int, limit: int = 0, step: int = 1) -> Any:
+    """Small whole numbers; ordinary numbers; hard ones among them.  Indices are below their limit."""
     numpy = np.dtype(NUMPY[dtype])
+    if limit:
+        return (rng.integers(0, limit, shape) * step).astype(numpy)
     if numpy.kind in "iu":
         info = np.iinfo(numpy)
         if flavour == 0:
@@ -123,7 +128,7 @@ def values(rng: Any, dtype: str, shape: tuple[int, ...], flavour: int) -> Any:
 
 def _arguments(arrays: Arrays, outputs: dict[str, tuple[str, int, int]], seed: int, k: int) -> list[Any]:
     rng = np.random.default_rng([seed, k])
-    out: list[Any] = [values(rng, g.dtype, g.shape, k % 3) for g in arrays.inputs.values()]
+    out: list[Any] = [values(rng, g.dtype, g.shape, k % 3, g.limit, g.step) for g in arrays.inputs.values()]
     for _, _, dtype, cols, rows in arrays.symbols.values():
         n = int(rng.choice([1, rows, rows + 1, 2 * rows, 2 * rows + 3, max(1, rows - 1)]))
         out += [values(rng, dtype, (n, cols), k % 3), _sentinels(dtype, n, cols)]

@@ -133,7 +133,7 @@ def _arithmetic(b: Body, dtype: str, depth: int) -> X | None:
     op = b.r.pick(["+", "-", "*", "//", "%"])
     x = integer(b, dtype, depth - 1)
     y = _constant(b, dtype) if b.r.chance(50) else _operand(b, dtype, depth - 1)
-    if op in ("//", "%") and y.of.low == y.of.high == 0:
+    if op in ("//", "%") and (y.of.low == y.of.high == 0 or y.kernel in b.counters):
         return None
     # A plain number takes the dtype beside it.
     if y.kernel.strip("(-)").isdigit() and b.r.chance(30) and op not in ("//", "%"):
@@ -143,6 +143,8 @@ def _arithmetic(b: Body, dtype: str, depth: int) -> X | None:
 
 def _bounds(dtype: str, op: str, x: Scalar, y: Scalar) -> Scalar:
     """Known only where nothing wraps."""
+    if op == "%" and y.bounded and y.low > 0:
+        return Scalar(dtype, 0, y.high - 1) if y.high <= _SMALL else Scalar(dtype)
     if not (x.bounded and y.bounded):
         return Scalar(dtype)
     a, b, c, d = x.low, x.high, y.low, y.high
@@ -156,8 +158,6 @@ def _bounds(dtype: str, op: str, x: Scalar, y: Scalar) -> Scalar:
     elif op == "//" and c > 0:
         quotients = [p // q for p in (a, b) for q in (c, d)]
         low, high = min(quotients), max(quotients)
-    elif op == "%" and c > 0:
-        low, high = 0, d - 1
     else:
         return Scalar(dtype)
     limit = min(_SMALL, (1 << (BITS[dtype] - 1)) - 1)

@@ -273,12 +273,12 @@ def expanded(b: Body, of: Shaped, depth: int) -> X | None:
 
 
 def expression(b: Body, of: Shaped, depth: int) -> X:
-    from fuzz_moves import FORMS as MOVES
+    from fuzz_forms import FORMS as ALL
     from fuzz_moves import origin
 
     if depth >= 0:
         for _ in range(3):
-            form = b.r.weighted(FORMS + MOVES)
+            form = b.r.weighted(ALL)
             try:
                 made = form(b, of, depth - 1)
             except Impossible:
@@ -297,8 +297,8 @@ FORMS: list[tuple[int, Form]] = [
     (4, unary),
     (6, with_scalar),
     (4, cast),
-    (3, reduction),
-    (4, expanded),
+    (8, reduction),
+    (7, expanded),
     (2, select),
     (1, filled),
 ]

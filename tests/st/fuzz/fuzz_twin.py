@@ -17,7 +17,7 @@ from operator_oracle import ELEMENTWISE, REDUCTIONS
 from pypto.debug.lanes import run as run_lanes
 from pypto.dtypes import DataType
 from pypto.ir.lanes import program
-from pypto.ir.ops import transcendental
+from pypto.ir.ops import get, transcendental
 
 Array = Any
 Dims = Sequence[int]
@@ -73,6 +73,12 @@ def _log32(x: Array) -> Array:
     return run_lanes(program(transcendental.log, ("f32",), "f32"), [x])
 
 
+def _angle(name: str) -> Callable[[Array], Array]:
+    """Of the one definition too."""
+    lanes = get(f"tensor.{name}").semantics.build((DataType.FP32,), DataType.FP32, {})  # type: ignore[union-attr]
+    return lambda x: run_lanes(lanes, [x])
+
+
 def _float(one: Callable[[Array], Array], other: Callable[..., Array]) -> Callable[..., Array]:
     """`one` for binary32, `other` for halves."""
     return lambda x, **keywords: one(x) if x.dtype == np.float32 else other(x, **keywords)
@@ -99,6 +105,8 @@ _OWN: dict[str, Callable[..., Array]] = {
     "exp": _float(_exp32, ELEMENTWISE["exp"].f),
     "log": _float(_log32, ELEMENTWISE["log"].f),
     "rsqrt": _rsqrt,
+    "sin": _angle("sin"),
+    "cos": _angle("cos"),
     **{f"{axis}_expand_expdif": _expdif for axis in ("row", "col")},
     **{n: _maximum for n in ("maximum", "maximums", "row_expand_max", "col_expand_max")},
     **{n: _minimum for n in ("minimum", "minimums", "row_expand_min", "col_expand_min")},

@@ -70,11 +70,13 @@ class Shaped(NamedTuple):
 
 
 class Global(NamedTuple):
-    """A tensor in global memory.  `initial`: it holds something before the kernel writes it."""
+    """A tensor in global memory.  `limit`: it holds multiples of `step`, fewer than that of them."""
 
     dtype: str
     shape: tuple[int, ...]
     writable: bool = False
+    limit: int = 0
+    step: int = 1
 
 
 class X(NamedTuple):
@@ -130,6 +132,10 @@ class Scope:
         self.own.add(name)
         if fixed:
             self.fixed.add(name)
+
+    def forget(self, name: str) -> None:
+        self.names.pop(name)
+        self.own.discard(name)
 
     def owns(self, name: str) -> bool:
         """Whether a name is a value with storage of its own; parameters are none."""

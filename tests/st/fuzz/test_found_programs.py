@@ -80,3 +80,49 @@ def test_values_that_are_valid_in_different_parts_do_not_meet():
             kernel(*args)
         assert "pl.fillpad(m)" in e.value.hint
     assert not o.any()
+
+
+@pl.jit
+def bits_in_the_way(
+    x: pl.Tensor, a: pl.Tensor, n: pl.INDEX, o: pl.Out[pl.Tensor[[2, 32], pl.INT8]], p: pl.Out[pl.Tensor[[3, 32], pl.FP16]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.load(a, [0, 0], [1, 32])
+        m = pl.cmps(pl.load(x, [0, 0], [1, 32]), 0.0, cmp_type=4)
+        u = pl.muls(t, 2.0)
+        chosen = pl.sel(m, t, u, pl.create_tile([1, 32], dtype=pl.UINT8))
+        b = pl.cast(chosen, pl.INT8)
+        for i in pl.range(n):
+            pl.store(b, [i, 0], o)
+            pl.store(t, [0, 0], p)
+            pl.store(u, [1, 0], p)
+            pl.store(chosen, [2, 0], p)
+    return o, p
+
+
+def test_bytes_take_the_place_of_a_mask():
+    """The bytes were written in the loop that still read the mask's bits of later columns in the same place."""
+    x, a = np.where(np.arange(32) % 3, 1, -1).astype(np.float16)[None], np.arange(32, dtype=np.float16)[None]
+    o, p = np.zeros((2, 32), np.int8), np.zeros((3, 32), np.float16)
+    *_, o, p = everywhere(bits_in_the_way, x, a, 2, o, p)
+    chosen = np.where(x > 0, a, 2 * a)
+    np.testing.assert_array_equal(o, np.repeat(chosen, 2, 0))
+    np.testing.assert_array_equal(p, np.concatenate([a, 2 * a, chosen]))
+
+
+@pl.jit
+def there_and_back(a: pl.Tensor, n: pl.INDEX, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        x = pl.read(a, [n, 0])
+        pl.write(o, [0], pl.cast(pl.cast(x, pl.INT32), pl.FP32))
+        pl.write(o, [1], pl.cast(pl.cast(x, pl.INT8), pl.FP32))
+        pl.write(o, [2], pl.cast(pl.cast(x, pl.INT64), pl.FP32))
+    return o
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("x", [-0.5, -0.0, -1e-7, -3.5, 0.5])
+def test_a_number_that_becomes_an_integer_and_a_float_again(x, dtype):
+    """The C compiler made one truncation of both, and an integer 0 came back as -0."""
+    *_, o = everywhere(there_and_back, np.full((4, 2), x, dtype), 1, np.ones(3, np.float32))
+    assert o.tobytes() == np.full(3, int(x), np.float32).tobytes()
