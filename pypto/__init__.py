@@ -18,7 +18,7 @@ _FACADE = Facade(
         ("pypto.errors", "Error InternalError PyptoWarning"),
         ("pypto.runtime.stats", "CacheStats cache_stats"),
     ),
-    modules="backend errors ir language runtime",
+    modules="backend errors ir language runtime testing",
     optional={
         "CacheConfig": ("pypto.jit", "CacheConfig", "set PYPTO_CACHE and PYPTO_CACHE_DIR"),
         "PrecompilePool": ("pypto.jit", "PrecompilePool", "call kernel.compile(...) for each kernel"),
@@ -26,7 +26,6 @@ _FACADE = Facade(
         "configure_cache": ("pypto.jit", "configure_cache", "set PYPTO_CACHE and PYPTO_CACHE_DIR"),
         "jit": ("pypto.jit", "", "decorate kernels with pypto.language.jit"),
         "passes": ("pypto.passes", "", "lower a kernel with `kernel.lower(...)`"),
-        "testing": ("pypto.testing", "", "compare arrays with numpy.testing"),
     },
     unsupported=(
         (

@@ -103,6 +103,12 @@ LAUNCHER = Option(
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True
 )
+EMIT_PTO_LOC = Option(
+    "PYPTO_EMIT_PTO_LOC",
+    lambda text: _choice("0", "1")(text) == "1",
+    True,
+    "0 shows .pto text without the user's files and lines",
+)
 VERIFY_LEVEL = Option(
     "PYPTO_VERIFY_LEVEL",
     _word("none", "basic", "roundtrip"),

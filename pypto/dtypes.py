@@ -6,12 +6,13 @@ only for the types numpy itself lacks, so that importing the language stays chea
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ALL_DTYPES", "DataType", "from_numpy"]
+__all__ = ["ALL_DTYPES", "DataType", "from_numpy", "nearest"]
 
 
 class DataType:
@@ -159,3 +160,23 @@ _FROM_NUMPY = {d._numpy.removeprefix("ml:"): d for d in ALL_DTYPES if d._numpy a
 def from_numpy(dtype: np.dtype[Any]) -> DataType | None:
     """The element type of a native-byte-order numpy dtype, or None where there is none."""
     return _FROM_NUMPY.get(dtype.name) if dtype.isnative else None
+
+
+def nearest(value: float, dtype: DataType) -> float:
+    """A double rounded once, to nearest even, to FP32, FP16 or BF16; beyond the largest finite number it is an infinity."""
+    if dtype is DataType.BF16:
+        return _nearest_bf16(value)
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return float(np.float16(value) if dtype is DataType.FP16 else np.float32(value))
+
+
+def _nearest_bf16(value: float) -> float:
+    if value != value or math.isinf(value) or value == 0:
+        return value
+    _, e = math.frexp(value)  # value = m * 2**e with |m| in [0.5, 1)
+    quantum = max(e - 8, -133)  # 8 significant bits; the smallest subnormal is 2**-133
+    scaled = math.ldexp(value, -quantum)
+    rounded = math.ldexp(float(round(scaled)), quantum)  # round() is half to even and exact here
+    return math.copysign(math.inf, value) if abs(rounded) > 3.3895313892515355e38 else rounded

@@ -12,7 +12,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -56,8 +56,9 @@ RULES = read_rules()
 def mutations() -> Mapping[str, Callable[[], AbstractContextManager[object]]]:
     """The breakages by rule; imported where they are asked for, since they need the whole compiler."""
     from contract_mutations import MUTATIONS
+    from contract_mutations_buffers import BUFFER_MUTATIONS
 
-    return MUTATIONS
+    return {**MUTATIONS, **BUFFER_MUTATIONS}
 
 
 def numbers_of(item: pytest.Item) -> list[str]:
@@ -135,10 +136,22 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _fails_broken(item: pytest.Item, number: str) -> bool:
-    """Whether a test fails while a rule is broken; artifacts made meanwhile are not kept."""
-    with patch.dict(os.environ, {"PYPTO_CACHE": "off"}), mutations()[number]():
+    """Whether a test fails while a rule is broken; artifacts made meanwhile are kept neither on disk nor in this process."""
+    with patch.dict(os.environ, {"PYPTO_CACHE": "off"}), _another_compiler(number), mutations()[number]():
         # What comes next is the same test again: only what belongs to it alone is torn down.
         return any(r.failed for r in runtestprotocol(item, log=False, nextitem=item.parent))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _another_compiler(name: str) -> Iterator[None]:
+    """Kernels are compiled as if by another version of the code, and what they become is forgotten."""
+    from pypto.jit import JITFunction, dispatch, programs
+
+    with ExitStack() as stack:
+        for module in (dispatch, programs):
+            stack.enter_context(patch.object(module, "code_identity", lambda store: f"breaks {name}"))
+        stack.enter_context(patch.object(JITFunction, "_teach", lambda *_: None))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,30 +7,41 @@ A breakage changes one function or one constant of the compiler, as somebody who
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from pypto.debug import memory as debug_memory
+from pypto.debug import products as debug_products
 from pypto.dtypes import DataType as D
-from pypto.enums import ArgEffect, MemorySpace, ParamDirection, SplitMode
+from pypto.enums import ArgEffect, MemoryPlanner, MemorySpace, ParamDirection, SplitMode
 from pypto.errors import CompileError
 from pypto.frontend import calls
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstFloat, ConstInt, Expr, MakeTuple, Var, const_index
+from pypto.ir.ops import buffer as buffer_ops
 from pypto.ir.ops import gathers, lanes, matmul, paging, scatters
 from pypto.ir.program import Function
 from pypto.ir.rewrite import substitute
+from pypto.ir.serialization import serialize
 from pypto.ir.shaped import TensorType
-from pypto.ir.verify import lane_regions
+from pypto.ir.verify import accumulators, lane_regions
 from pypto.passes import pipeline
-from pypto.passes.convert_tensor_to_tile_ops import body, boxing, callers, fills, flow, products, staging
+from pypto.passes.context import PassContext, PassOptions
+from pypto.passes.convert_tensor_to_tile_ops import body, boxing, bridges, callers, carries, fills, flow, products, staging
 from pypto.passes.convert_tensor_to_tile_ops.chains import Chain
-from pypto.passes.lower_tile_to_buffer import convert, storage, windows
+from pypto.passes.lower_tile_to_buffer import convert, descriptors, locality, storage, windows
+from pypto.passes.lower_tile_to_buffer import matrix as lower_matrix
 from pypto.passes.memory import spaces
+from pypto.passes.select_buffer_ir_functions import matrix as select_matrix
 from pypto.passes.select_buffer_ir_functions import rules
-from pypto.passes.ssa_rewriter import SSARewriter
+from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.passes.statements import statements
+from pypto.testing import running, session
 
 __all__ = ["MUTATIONS"]
 
@@ -255,6 +266,17 @@ def left_as_it_is(self: Any, o: Any, c: Call, var: Var | None) -> Expr:
     return made
 
 
+def the_first_alone(names: Any, slot: int) -> Any:
+    """The first operator that a rule leads to speaks for all."""
+    return ops.get(names[0]).spaces[slot]  # type: ignore[index]
+
+
+def whatever_is_said(names: Any, slot: int) -> Any:
+    """Operators that are unknown, or say nothing, ask for nothing."""
+    found = ops.find(names[-1])
+    return found.spaces[slot] if found is not None and found.spaces is not None and slot < len(found.spaces) else None
+
+
 # -- matrix extents --------------------------------------------------------------------------------------------------
 
 Boxes = tuple[Any, ...]
@@ -310,6 +332,16 @@ def plain_accumulator(original: Any, self: Any, values: Any, named: dict[str, An
 def open_accumulator(original: Any, self: Any, values: Any, named: dict[str, Any]) -> Var:
     made: Var = SSARewriter.emit(self, "tile.create", values, {**named, "compact": True}, "acc")
     return made
+
+
+def as_it_was(original: Any, self: Any, c: Call) -> Expr:
+    """Calls keep their types, whatever becomes of their operands."""
+    made: Expr = original(self, c)
+    return made.replace(type=c.type)
+
+
+def not_compact(original: Any, self: Any, name: str, args: Any, kwargs: Any = None, hint: str = "") -> Any:
+    return original(self, name, args, {k: v for k, v in (kwargs or {}).items() if k != "compact"}, hint)
 
 
 def not_turned(lo: Any, call: Call, args: tuple[Expr, ...], i: int, turned: bool) -> Expr:
@@ -492,6 +524,62 @@ def at_the_first(self: Any, tiles: list[Var]) -> int:
     return min(storage._offset(v) for v in tiles)
 
 
+# -- the harness of numerical tests ----------------------------------------------------------------------------------
+
+
+class ContextsTravel(ThreadPoolExecutor):
+    """Workers begin in the context of whoever submits."""
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        return super().submit(copy_context().run, *args, **kwargs)
+
+
+def of_other_options(original: Any, compiled: Any, directory: Any, enable_buffer_ir: bool) -> None:
+    """What is saved comes from a compilation of its own, under the default options."""
+    original(compiled, directory, enable_buffer_ir)
+    program = pipeline.lower(compiled.program, PassOptions(memory_planner=MemoryPlanner.PTOAS)).device
+    (directory / running.BUFFER_PROGRAM).write_bytes(serialize(program))
+
+
+# -- matrices in buffers ---------------------------------------------------------------------------------------------
+
+
+def no_matrix(*_: Any) -> str:
+    return "never"
+
+
+def plain_boxes(original: Any, t: Any, valid: Any) -> Any:
+    """Matrices of sums in the boxes of 16 x 8 that operands have."""
+    return original(t, valid).replace(fractal=512)
+
+
+def as_the_other_planner(original: Any, self: Any, *args: Any) -> Any:
+    """Windows of matrices are made in the way of a planner that does without, or with, addresses."""
+    self.addressed = not self.addressed
+    made = original(self, *args)
+    self.addressed = not self.addressed
+    return made
+
+
+def turned_anew(original: Any, self: Any, v: Var, t: Any, c: Call) -> None:
+    """Another reading of a matrix is made where it is written."""
+    self.let("turned", typed_call("buffer.reshape", (self.handle(c.args[0]),), None, self.span, self.handle(v).type))
+
+
+def at_the_last(f: Function) -> dict[Var, Any]:
+    """Storage comes into being in front of the last statement that mentions it, whatever did before."""
+    return {base: s for s in statements(f.body) for base in locality._bases(locality._mentioned(s))}
+
+
+def with_tables(original: Any, f: Function, addressed: bool) -> Function:
+    made: Function = original(f, addressed)
+    return made.replace(attrs=made.attrs.with_(handles=len(f.params)))
+
+
+def line_by_line(layout: Any, dtype: Any, rows: Any, cols: Any, r: Any, c: Any, pitch: Any = None) -> Any:
+    return r * cols + c
+
+
 # -- the table -------------------------------------------------------------------------------------------------------
 
 _SHARE_ALL = put(PACKAGE, "_shareable", every_tensor)
@@ -501,9 +589,41 @@ _BULK_AS_IT_IS = put(PACKAGE, "fill_loops_to_bulk", lambda f: f)
 _MIXED_ALLOWED = put(PACKAGE, "reject_mixed_writes", never)
 _ALL_REFUSED = put(PACKAGE, "reject_mixed_writes", always)
 _NO_RULE_FOR_SLICES = op("tensor.slice", "to_tile", None)
-_FOR_NOTHING = put(spaces, "_keeps_space", lambda o: False)
+_FOR_NOTHING = put(spaces, "keeps_space", lambda o: False)
+
+_SUMS_GO_ON = put(lower_matrix, "starts_afresh", lambda form, c: form.acc is None)
+_ONE_DESCRIPTOR = put(LOWERING, "products_beside_sums", lambda f: {})
+_OTHER_WINDOWS = around(storage._Allocation, "_matrix_handle", as_the_other_planner)
+
+MATRICES: dict[str, Breakage] = {
+    "B023": put(select_matrix, "reason_against_product", no_matrix),
+    "B099": put(select_matrix, "reason_against_move", no_matrix),
+    "B100": put(select_matrix, "_SUMS", frozenset((D.FP32,))),
+    "B101": _SUMS_GO_ON,
+    "B102": _ONE_DESCRIPTOR,
+    "B103": put(select_matrix, "matrix_copy", never),
+    "B104": put(select_matrix, "reason_against_product", never),
+    "B105": put(debug_memory, "element_offset", line_by_line),
+    "B106": put(debug_products, "_touch_boxes", never),
+    "B160": around(LOWERING, "to_buffer", with_tables),
+    "B161": put(storage, "first_uses", lambda f: {}),
+    "B162": put(storage, "first_uses", at_the_last),
+    "B198": put(convert.Converter, "make_insert", never),
+    "B214": around(descriptors, "_descriptor", plain_boxes),
+    "B215": _OTHER_WINDOWS,
+    "B216": _OTHER_WINDOWS,
+    "B217": put(convert.Converter, "make_extract", never),
+    "B218": put(lower_matrix, "same_window", lambda a, b: True),
+    "B219": _SUMS_GO_ON,
+    "B220": _ONE_DESCRIPTOR,
+    "B221": around(convert.Converter, "make_view", turned_anew),
+    "B222": put(buffer_ops, "check_drain", never),
+    "B241": around(storage._Allocation, "_alloc", other_addresses),
+    "B243": put(select_matrix, "reason_against_product", no_matrix),
+}
 
 MUTATIONS: dict[str, Breakage] = {
+    **MATRICES,
     **dict.fromkeys(("B021", "B022", "B024", "B025", "B026", "B006"), put(RULES, "check", never_chosen)),
     **dict.fromkeys(("B029", "B120", "B121", "B122"), around(RULES, "tile", static_only)),
     **dict.fromkeys(("B031", "B124", "B125"), put(rules, "same_dims", lambda a, b: True)),
@@ -545,6 +665,13 @@ MUTATIONS: dict[str, Breakage] = {
     "B184": put(storage._Allocation, "_check_blocks", never),
     "B197": put(windows.Windows, "is_window_of", lambda self, source, target, offset: False),
     "B207": put(convert.Converter, "state_extents", never),
+    "B244": put(running.Resolved, "context", lambda self: PassContext()),
+    "B245": together(
+        put(running.Resolved, "context", lambda self: nullcontext()), put(session, "ThreadPoolExecutor", ContextsTravel)
+    ),
+    "B246": put(running.Resolved, "key", property(lambda self: self.case.name)),
+    "B247": put(running, "check_stages", never),
+    "B250": around(running, "_save", of_other_options),
     "T001": put(PACKAGE, "update_callers", lambda functions, gained: functions),
     "T002": put(THE_PASS, "requires", frozenset()),
     "T003": lambda: patch.object(pipeline, "ORDER", sorted(pipeline.ORDER)),
@@ -620,6 +747,9 @@ MUTATIONS: dict[str, Breakage] = {
     "T074": put(body, "staging_space", lambda s: s and Vec),
     "T075": put(body, "operand_spaces", by_name),
     "T076": put(spaces, "_STAGED", {}),
+    "T077": op("tensor.matmul", "becomes", ("tile.matmul",)),
+    "T078": put(bridges, "bridge_spaces", the_first_alone),
+    "T079": put(bridges, "bridge_spaces", whatever_is_said),
     "T080": staged_elsewhere(MemorySpace.Vec),
     "T081": staged_elsewhere(MemorySpace.Mat),
     "T082": staged_elsewhere(MemorySpace.Left),
@@ -651,6 +781,7 @@ MUTATIONS: dict[str, Breakage] = {
     "T108": around(Converter, "accumulator", open_accumulator),
     "T109": put(boxing, "_passed_on", lambda s: []),
     "T110": around(Converter, "accumulator", plain_accumulator),
+    "T111": put(accumulators, "_is_loose", lambda t: False),
     "T112": boxes(boxes_of_16),
     "T113": boxes(lambda c, b: (b[0], b[1] and (b[1][1], b[1][0]))),
     "T114": put(matmul, "_box", lambda dtype, space: (16, 16)),
@@ -688,6 +819,7 @@ MUTATIONS: dict[str, Breakage] = {
     "T147": emitted(to_the_first_row),
     "T148": emitted(in_vec),
     "T149": emitted(without("transpose", "tile.gather_row")),
+    "T150": put(paging, "box_of", lambda layout, dtype: (1, 1)),
     "T151": emitted(two_rows),
     "T152": emitted(in_vec),
     "T153": op("tensor.gather_row", "to_tile", stays_on_tensors),
@@ -707,7 +839,14 @@ MUTATIONS: dict[str, Breakage] = {
     "T168": put(lanes, "MemorySpace", SimpleNamespace(Vec=Mat, Mat=Vec)),
     "T169": op("tile.aiv_shard", "spaces", ((MemorySpace.Acc,), None)),
     "T170": op("tensor.aiv_shard", "to_tile", loads_anything),
+    "T171": together(put(lane_regions, "SHARD", "nothing"), put(lane_regions, "GATHER", "nothing")),
     "T172": put(lane_regions, "kind_of", lambda o: ""),
+    "T173": put(PACKAGE, "narrow_acc_carries", lambda f: f),
+    "T174": around(carries._Narrowing, "emit", not_compact),
+    "T175": around(carries._Narrowing, "visit_call", as_it_was),
+    "T176": put(carries, "_ROWS", 0),
+    "T177": put(carries, "used_vars", lambda e: {}),
+    "T178": put(FLATTEN, "narrow_acc_carries", lambda f: f),
     "T179": put(THE_PASS, "produces", frozenset()),
     "T180": put(THE_PASS, "requires", frozenset()),
     "T181": put(THE_PASS, "invalidates", frozenset()),

@@ -11,6 +11,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,13 +164,15 @@ def error_pages() -> str:
 
 def _coded() -> list[list[str]]:
     """Every error of the package that has a code of its own: `SomeError(message, ..., code="X123")`, directly or by a
-    function of the same file that takes the message.  Texts without a word stand only where a code has no other."""
+    function of the same file, or a public one of the same folder, that takes the message.  Texts without a word stand only
+    where a code has no other."""
     found: dict[str, dict[tuple[str, str], None]] = {}
     for path in sorted((ROOT / "pypto").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for body in _bodies(tree):
             for code, name, message in _coded_calls(body):
-                for given in _arguments(tree, body, message):
+                private = getattr(body, "name", "_").startswith("_")
+                for given in _arguments(tree if private else _folder(path.parent), body, message):
                     text = re.sub("…+", "…", _template(message, {**_texts(body), **given}))
                     found.setdefault(code, {})[name, text] = None
     rows = []
@@ -177,6 +180,13 @@ def _coded() -> list[list[str]]:
         worded = [t for t in texts if re.search("[a-z]", t[1])]
         rows += [[f"`{code}`", f"`{name}`", text] for name, text in worded or texts]
     return rows
+
+
+@lru_cache
+def _folder(path: Path) -> ast.Module:
+    """The source files of a folder as one."""
+    trees = [ast.parse(p.read_text(encoding="utf-8")) for p in sorted(path.glob("*.py"))]
+    return ast.Module([n for t in trees for n in t.body], [])
 
 
 def _bodies(tree: ast.Module) -> Iterator[ast.AST]:
@@ -215,7 +225,7 @@ def _texts(body: ast.AST) -> dict[str, str]:
 
 
 def _arguments(tree: ast.AST, body: ast.AST, message: ast.expr) -> Iterator[dict[str, str]]:
-    """The texts of a function's parameters that a message is made of, once for each call in its file."""
+    """The texts of a function's parameters that a message is made of, once for each call of it."""
     parameters = [a.arg for a in body.args.args] if isinstance(body, ast.FunctionDef) else []
     used = {n.id for n in ast.walk(message) if isinstance(n, ast.Name)} & {p for p in parameters if p != "self"}
     calls = [(f, c) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for c in ast.walk(f) if isinstance(c, ast.Call)]

@@ -109,7 +109,7 @@ class Frame:
         for v, value in zip(variables, values, strict=True):
             place = self._place_of(v) if isinstance(value, Block) else None
             if place is not None and not _begins_at(value.place, place):
-                block = Block(place, value.dtype, value.shape, value.valid)
+                block = Block(place, value.dtype, value.shape, value.valid).marked(value)
                 moves.append((block, value.whole()))
                 value = block
             made.append((v, value))

@@ -15,6 +15,7 @@ from pypto.debug.apply import Application, lanewise, reduce
 from pypto.debug.arguments import as_result, bind_parameters, check_count, entry_of, from_user
 from pypto.debug.frame import Frame, Position, Value
 from pypto.debug.generators import GENERATORS
+from pypto.debug.held import typed_as_held
 from pypto.debug.indexing import INDEXING
 from pypto.debug.memory import ArenaPlace, Block
 from pypto.debug.moves import SPECIAL
@@ -29,7 +30,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
 from pypto.ir.opdef import Lanewise, Matmul, Reduce, Special
 from pypto.ir.program import Function, Program
-from pypto.ir.shaped import TileType
+from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import (
     AssignStmt,
     BreakStmt,
@@ -47,6 +48,7 @@ from pypto.ir.stmt import (
     WhileStmt,
     YieldStmt,
 )
+from pypto.ir.types import Type
 from pypto.span import Span
 
 __all__ = ["interpret", "run"]
@@ -78,6 +80,15 @@ def interpret(
 
 
 _KINDS = {**SPECIAL, **GENERATORS, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
+
+
+def _applied(app: Application) -> Value:
+    form = app.op.semantics
+    if isinstance(form, Lanewise):
+        return lanewise(app, form)
+    if isinstance(form, Reduce):
+        return reduce(app, form)
+    return matmul(app, form) if isinstance(form, Matmul) else _KINDS[form.kind](app)
 
 
 class _Flow(Enum):
@@ -116,14 +127,12 @@ class _Run:
         """The value of an operator or function applied; `var` is the variable it is assigned to."""
         op = ops.find(e.op.name)
         if isinstance(e, Call) and op is not None:
-            app = Application(frame, op, e, [frame.evaluate(a) for a in e.args], var)
-            if isinstance(op.semantics, Lanewise):
-                return lanewise(app, op.semantics)
-            if isinstance(op.semantics, Reduce):
-                return reduce(app, op.semantics)
-            if isinstance(op.semantics, Matmul):
-                return matmul(app, op.semantics)
-            return _KINDS[op.semantics.kind](app)
+            args = [frame.evaluate(a) for a in e.args]
+            call = typed_as_held(op, e, args)
+            value = _applied(Application(frame, op, call, args, var))
+            if call is not e and isinstance(value, Block) and not value.gm:
+                value.narrow = True
+            return value
         return self._call_function(frame, e)
 
     def _call_function(self, frame: Frame, e: Call | Submit) -> Value:
@@ -190,6 +199,8 @@ class _Run:
         if isinstance(s.value, Call) and _aliases(s.value, s.var):
             _check_alias(frame, s.value, s.var, value)
             frame.values[s.var] = value
+        elif isinstance(s.value, Var) and _same_storage(s.value.type, s.var.type):
+            frame.values[s.var] = value  # at a run-time offset, perhaps, which the memref does not say
         else:
             frame.bind((s.var,), (value,))
 
@@ -274,6 +285,14 @@ def _aliases(call: Call, var: Var) -> bool:
     source = call.args[0].type
     a, b = var.type.memref, source.memref if isinstance(source, TileType) else None
     return a is not None and b is not None and a.base_ is b.base_
+
+
+def _same_storage(a: Type, b: Type) -> bool:
+    """Whether the memrefs of two tiles name one part of one allocation."""
+    m, n = (t.memref if isinstance(t, TileType) else None for t in (a, b))
+    if m is None or n is None or m.base_ is not n.base_:
+        return False
+    return m is n or (m.size_ == n.size_ and const_dim(m.byte_offset_) == const_dim(n.byte_offset_) is not None)
 
 
 def _check_alias(frame: Frame, call: Call, var: Var, value: Value) -> None:

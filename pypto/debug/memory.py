@@ -161,17 +161,24 @@ class Block:
 
     `shape` is logical; the place may hold less where a window was cut at its parent's edge, but never less than `valid`.
     `gm`: the block is global memory, which stores change in place; other values never change once made, except buffers.
+    `undefined`: created on the chip, and nothing was written.  `narrow`: valid in less than its variable's type says.
     """
 
-    __slots__ = ("dtype", "gm", "place", "shape", "valid")
+    __slots__ = ("dtype", "gm", "narrow", "place", "shape", "undefined", "valid")
 
     def __init__(self, place: Place, dtype: DataType, shape: tuple[int, ...], valid: tuple[int, ...], gm: bool = False) -> None:
         self.place, self.dtype, self.shape, self.valid, self.gm = place, dtype, shape, valid, gm
+        self.undefined = self.narrow = False
 
     @staticmethod
     def fresh(dtype: DataType, shape: tuple[int, ...], valid: tuple[int, ...] | None = None, gm: bool = False) -> Block:
         """Undefined storage of its own."""
         return Block(ArrayPlace(poisoned(shape, dtype)), dtype, shape, shape if valid is None else valid, gm)
+
+    def marked(self, like: Block) -> Block:
+        """The block, `undefined` and `narrow` as another one is."""
+        self.undefined, self.narrow = like.undefined, like.narrow
+        return self
 
     def read(self, extents: tuple[int, ...]) -> Array:
         """The leading rectangle; poison where it leaves the valid one."""

@@ -19,7 +19,7 @@ from pypto.debug.lanes import Array, run
 from pypto.debug.memory import ArenaPlace, Block, everything
 from pypto.debug.views import view
 from pypto.dtypes import DataType
-from pypto.enums import PadValue
+from pypto.enums import MemorySpace, PadValue
 from pypto.errors import InternalError, KernelBoundsError, NotSupportedError
 from pypto.ir.ops import lanefns
 from pypto.ir.ops.casts import cast_lanes
@@ -129,8 +129,12 @@ def _put(app: Application, target: Block, offsets: Sequence[int], extents: tuple
 
 
 def _copy(app: Application) -> Value:
-    """A whole tile, what is not valid included; onto itself it is nothing."""
+    """A whole tile, what is not valid included; of a vector buffer what is valid.  Onto itself it is nothing."""
     source, dest = app.block(0), app.destination()
+    t = app.call.args[-1].type
+    if isinstance(t, BufferType) and t.memory_space is MemorySpace.Vec:
+        dest.write(read_around(app, dest, [(0, lambda: source.read(dest.valid))])[0])
+        return None
     if not (isinstance(dest.place, ArenaPlace) and dest.place.coincides(source.place)):
         data = read_around(app, dest, [(0, source.whole)])[0]
         # A bias is widened on its way into Bias memory.
@@ -215,6 +219,7 @@ def _create(app: Application) -> Value:
         dest.write(np.broadcast_to(scalar_lane(init, dest.dtype), dest.shape))
     else:
         dest.poison()
+        dest.undefined = not dest.gm
     return dest
 
 

@@ -31,8 +31,11 @@ def view(app: Application) -> Block:
     if app.op.concept in ("slice", "subview"):
         return _slice(app, source, shape, valid)
     if app.op.concept == "set_validshape":
-        place = source.place
-    elif app.op.concept == "transpose_view" and isinstance(source.place, ArrayPlace):
+        made = _settled(app, source, Block(source.place, dtype, shape, valid, source.gm))
+        made.undefined = source.undefined
+        return made
+    place: Place
+    if app.op.concept == "transpose_view" and isinstance(source.place, ArrayPlace):
         place = ArrayPlace(source.place.array.swapaxes(-1, -2))
     else:
         place = _relabel(app, source, dtype, shape)

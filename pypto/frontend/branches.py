@@ -149,6 +149,8 @@ def _results(s: Statements, node: ast.If, yields: list[Yield | None], bodies: li
                 "make both arms yield the same shape, dtype and valid extents",
             )
         results.append((Var(a.id, declared or x.type, frame.span(a)), a))
+        for e in (x, y):
+            frame.context.originate(results[-1][0], e)
     for arm, values, body in ((first, left, bodies[0]), (second, right, bodies[1])):
         body.append(YieldStmt(values, frame.span(arm.node)))
     return results

@@ -40,6 +40,7 @@ def finish(
 ) -> Signature:
     """Read the body and add the function to the program.  `declared`: the return annotation, where it decides."""
     context, program = frame.context, frame.context.program
+    context.auto_scope = options.attrs.get("auto_scope") is not False
     program.building.append(name)
     program.active.append(frame.source)
     try:

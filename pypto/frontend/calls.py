@@ -53,6 +53,8 @@ class CallSite:
         known = ops.find(name)
         if known is None:
             raise OpRejected(f"'{name}' is not available in this version", "use the operators that docs/operators.md lists")
+        if known.semantics == Special("alloc") and self.x.frame.jit:
+            raise OpRejected("allocations stand in printed programs only", "pl.create_tile(shape, dtype): its memory is planned")
         made = known.call(args, kwargs, self.span)
         _check_place(self.x, self.node, made)
         return made

@@ -96,6 +96,9 @@ def dump_tag(x: Expressions, node: ast.Call) -> None:
     value = x.value(node.args[0]) if len(node.args) == 1 and not node.keywords else None
     if not isinstance(value, Expr) or not isinstance(value.type, TensorType) or not isinstance(node.args[0], ast.Name):
         x.fail(ParserSyntaxError, "pl.dump_tag takes one tensor by its plain name", node, "pl.dump_tag(a)")
+    if x.frame.context.in_core and not x.frame.raw:
+        hint = "it marks what kernels are given: put it in front of the kernel's scope"
+        x.fail(ParserSyntaxError, "pl.dump_tag inside a kernel", node, hint)
 
 
 _SUBMIT = ("deps", "dumps", "allow_early_resolve", "predicate")

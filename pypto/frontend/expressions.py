@@ -17,11 +17,11 @@ from pypto.frontend.constants import Evaluator, describe, index_hint, is_number,
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.frame import Frame
 from pypto.frontend.source import Source
-from pypto.frontend.values import is_const_expr, scalar_dtype, type_text
+from pypto.frontend.values import is_const_expr, scalar_dtype, type_text, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.expr import MemRef as IrMemRef
-from pypto.ir.shaped import ShapedType, const_dim
+from pypto.ir.shaped import ShapedType, TensorType, const_dim
 from pypto.ir.types import ArrayType, TupleType
 from pypto.language.annotations import MemRef
 from pypto.language.annotations import const as language_const
@@ -266,7 +266,11 @@ class Expressions(Evaluator):
             if isinstance(kernel, invoke.Callee):
                 return raw.submit(self, node, kernel.name)
         if f.name == "no_dep" and len(node.args) == 1 and not node.keywords:
-            return self.value(node.args[0])
+            marked = self.value(node.args[0])
+            if not isinstance(marked, Expr) or not isinstance(marked.type, TensorType):
+                what = f"pl.no_dep marks a tensor, got {value_text(marked)}"
+                self.fail(ParserTypeError, what, node.args[0], "kernel(pl.no_dep(a)), where a is a tensor")
+            return marked
         self.fail(
             UnsupportedFeatureError,
             f"{f.spelling} cannot stand in an expression",

@@ -50,11 +50,12 @@ class Context:
         self.redefined: set[Var] = set()
         # Run-time parameters that can be made constants: name and sample value.
         self.parameters: dict[Var, tuple[str, Any]] = {}
-        # Versions of a tensor: the variable that a write made -> the tensor written.
-        self.versions: dict[Var, Var] = {}
+        # What was assigned to a variable: the variable whose storage the value is, None for a value of its own.
+        self.origins: dict[Var, list[Var | None]] = {}
         self.attrs: dict[str, Any] = {}  # from pl.func_attr
         self.allocations: dict[str, Var] = {}
         self.manual = False  # inside a manual runtime scope
+        self.auto_scope = True  # the whole function is an AUTO runtime scope
         self.region: tuple[SplitMode, Expr] | None = None  # mode and lane of the vector-lane region around
 
     def allocation(self, name: str) -> Var:
@@ -71,11 +72,24 @@ class Context:
     def emit(self, stmt: Stmt) -> None:
         self.blocks[-1].append(stmt)
 
-    def root(self, value: Any) -> Any:
-        """The tensor that a variable is a version of."""
-        while value in self.versions:
-            value = self.versions[value]
-        return value
+    def originate(self, var: Var, value: Expr) -> None:
+        """Take down that `value` was assigned to `var`, or that `var` receives it from a loop or branch."""
+        self.origins.setdefault(var, []).append(_written(value))
+
+    def is_version(self, var: Var, tensor: Any) -> bool:
+        """Whether all that `var` ever holds is `tensor`, written or not: whatever was assigned to it leads back there."""
+        seen: set[Var | None] = {var}
+        ahead: list[Var | None] = [var]
+        while ahead:
+            v = ahead.pop()
+            if v is tensor:
+                continue
+            if v is None or v not in self.origins:
+                return False
+            new = [o for o in self.origins[v] if o not in seen]
+            seen.update(new)
+            ahead += new
+        return True
 
     @contextmanager
     def body(self) -> Iterator[list[Stmt]]:
@@ -157,6 +171,9 @@ class Frame:
         """A value used as such: only kinds that the language knows."""
         if contains_expr(value) or is_constant(value):
             return tuple(value) if isinstance(value, list) else value
+        about = getattr(type(value), "in_a_kernel", None)  # what the language's own objects say of themselves
+        if isinstance(about, tuple):
+            self.fail(ParserTypeError, f"'{ast.unparse(node)}' is {about[0]}", node, about[1])
         self.fail(
             ParserTypeError,
             f"Unsupported closure variable type: {type(value).__name__}",
@@ -199,6 +216,7 @@ class Frame:
         if self.raw or not isinstance(e, Call):
             return e
         v = Var(e.op.name.rsplit(".", 1)[-1], e.type, self.span(node))
+        self.context.originate(v, e)
         self.context.emit(AssignStmt(v, e, self.span(node)))
         return v
 
@@ -218,9 +236,7 @@ class Frame:
         e = self.expr(value, node)
         var = self.target(name, e, target)
         self.context.emit(AssignStmt(var, e, self.span(node)))
-        written = _written(e)
-        if written is not None and written is not var and self.context.root(written) is not var:
-            self.context.versions[var] = written
+        self.context.originate(var, e)
         if not self.raw:
             constant = value if is_number(value) else e if is_const_expr(e) else ABSENT
             self._note(name, var, e, constant, span)
@@ -231,6 +247,7 @@ class Frame:
             return tuple(self.held(v, name, node) for v in value)
         if isinstance(value, Expr) and not isinstance(value, Var) and not is_const_expr(value):
             v = Var(name, value.type, self.span(node))
+            self.context.originate(v, value)
             self.context.emit(AssignStmt(v, value, self.span(node)))
             return v
         return value
@@ -301,6 +318,7 @@ class Frame:
         if outer and not self.raw and old is not None and old.assignable and old.var is not None:
             if old.var.type != var.type:
                 self._other_type(name, old.var, var, node)
+            self.context.originate(old.var, var)
             self.context.emit(AssignStmt(old.var, var, self.span(node)))
             self.scope.rebind(name, old, ABSENT, self.span(node))
             return
@@ -320,8 +338,7 @@ class Frame:
     def _own_variable(self, name: str, b: Binding, e: Expr, constant: Any, node: ast.AST) -> None:
         v = Var(name, e.type, self.span(node))
         self.context.emit(AssignStmt(v, e, self.span(node)))
-        if isinstance(e, Var) and self.context.root(e) is not v:
-            self.context.versions[v] = e
+        self.context.originate(v, e)
         self.scope.bind(name, v, b.span, constant=constant)
 
     def evaluate(self, e: Expr, node: ast.AST) -> None:

@@ -251,7 +251,7 @@ def _pass_writes(x: Expressions, node: ast.Call, frame: Frame, values: dict[str,
         b = frame.scope.get(name)
         new = b.var if b is not None and b.poison is None else None
         old = values[name]
-        if isinstance(arg, ast.Name) and new is not None and new is not old and context.root(new) is context.root(old):
+        if isinstance(arg, ast.Name) and new is not None and new is not old and context.is_version(new, old):
             x.frame.assign(arg.id, new, node, arg)
 
 

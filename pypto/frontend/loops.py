@@ -279,6 +279,9 @@ def _close(s: Statements, body: list[Stmt], carries: Carries, yielded: Yield | N
                 "the yielded value must have the type of the initial one",
             )
         results.append((Var(target.id, declared or e.type, frame.span(target)), target))
+        for v in (a, results[-1][0]):
+            frame.context.originate(v, a.initValue)
+            frame.context.originate(v, e)
     body.append(YieldStmt(values, frame.span(yielded.node)))
     return results
 

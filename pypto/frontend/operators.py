@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pypto.dtypes import DataType
+from pypto.dtypes import DataType, nearest
 from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend import instead
 from pypto.frontend.constants import INSTEAD, describe, is_number
@@ -246,7 +246,8 @@ def typed_number(x: Expressions, node: ast.expr, value: Any, dtype: DataType) ->
     """A plain number as a constant of a dtype, if it is a value of it."""
     span = x.frame.span(node)
     if dtype.is_float():
-        return ConstFloat(float(value), dtype, span)
+        # Printed programs say what their constants are; a user's is rounded here, so that a cast of it rounds again.
+        return ConstFloat(float(value) if x.frame.raw else nearest(float(value), dtype), dtype, span)
     if dtype is DataType.BOOL:
         return number_expr(bool(value), span)
     whole = isinstance(value, int) or value.is_integer()

@@ -21,8 +21,10 @@ from pypto.frontend.diagnostics import closest
 from pypto.frontend.invoke import Callee, is_helper
 from pypto.frontend.values import constant_of, scalar_dtype, value_text
 from pypto.ir import ops
-from pypto.ir.expr import Expr, Var
+from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.program import Function
+from pypto.ir.rewrite import walk
+from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import (
     AssignStmt,
     ClusterScopeStmt,
@@ -33,7 +35,7 @@ from pypto.ir.stmt import (
     SpmdScopeStmt,
     Stmt,
 )
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ArrayType, ScalarType
 
 if TYPE_CHECKING:
     from pypto.frontend.statements import Statements
@@ -45,6 +47,7 @@ class Task:
     """What `as tid` binds: the identity of a dispatched task.  Tasks run in program order, which satisfies any `deps`."""
 
     __slots__ = ()
+    in_a_kernel = "the identity of a task", "list it in the deps=[...] of a later task"
 
 
 def with_scope(s: Statements, node: ast.With) -> None:
@@ -168,6 +171,9 @@ class Keywords:
                 split = parts.get("mode", SplitMode, SplitMode.UP_DOWN, "a pl.SplitMode")
             else:
                 attrs["slot_num"] = parts.get("slot_num", int, 2, "an integer literal")
+                if attrs["slot_num"] < 1 and not frame.raw:
+                    what = f"'slot_num' of pl.cross_core_slot must be positive, got {attrs['slot_num']}"
+                    frame.fail(ParserSyntaxError, what, parts.nodes["slot_num"], "slot_num=2 lets a core work ahead")
         return split, attrs
 
     def tasks(self) -> None:
@@ -181,11 +187,18 @@ class Keywords:
                 self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} must be a list", node, hint)
             for e in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
                 value = self.s.x.value(e)
-                fits = value is None or isinstance(value, (Task, Expr)) if name == "deps" else isinstance(value, Expr)
-                if not fits:
+                is_task = isinstance(value, Task) or (isinstance(value, Expr) and _identifies(value))
+                is_tensor = isinstance(value, Expr) and isinstance(value.type, TensorType)
+                fits = value is None or is_task if name == "deps" else is_tensor
+                if not fits and not self.s.frame.raw:
                     message = f"'{name}' of {self.what} cannot hold {ast.unparse(e)}"
                     hint = "list names bound by `as tid`, or None" if name == "deps" else "list tensors by their names"
                     self.s.frame.fail(ParserTypeError, message, e, hint)
+
+
+def _identifies(e: Expr) -> bool:
+    """Whether a value is the identity of a task, or an array of them."""
+    return isinstance(e.type, (ScalarType, ArrayType)) and e.type.dtype is DataType.TASK_ID
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------
@@ -204,6 +217,13 @@ def _closed(s: Statements, kind: str) -> Iterator[None]:
     s.frame.loops.append(kind)
     yield
     s.frame.loops.pop()
+
+
+def _orchestrates(s: Statements, call: ast.Call, what: str) -> None:
+    """A scope that holds kernels cannot stand in one."""
+    if s.frame.context.in_core and not s.frame.raw:
+        hint = "it groups or orders kernels: put it around the kernel's scope, or drop it"
+        s.frame.fail(ParserSyntaxError, f"{what} inside a kernel", call, hint)
 
 
 def _task_attrs(k: Keywords) -> dict[str, Any]:
@@ -240,6 +260,8 @@ def _at(s: Statements, node: ast.With, call: ast.Call) -> None:
             call,
             "a kernel holds no other kernel: drop the inner scope",
         )
+    if not core:
+        _orchestrates(s, call, f"pl.at(level={level.name})")
     span = frame.span(node)
     with _inside(s, core) as body, _closed(s, "at"):
         s.block(node.body)
@@ -253,6 +275,9 @@ def _at(s: Statements, node: ast.With, call: ast.Call) -> None:
 def _cluster(s: Statements, node: ast.With, call: ast.Call) -> None:
     k = Keywords(s, call, "pl.cluster", (), ("name_hint", "attrs"))
     hint, attrs = k.name_hint(), k.attrs()
+    _orchestrates(s, call, "pl.cluster")
+    if "cluster" in s.frame.loops and not s.frame.raw:
+        s.frame.fail(ParserSyntaxError, "pl.cluster inside a pl.cluster", call, "one cluster is one task: drop the inner one")
     span = s.frame.span(node)
     with _inside(s, core=False) as body, _closed(s, "cluster"):
         s.block(node.body)
@@ -271,6 +296,10 @@ def _manual(s: Statements, node: ast.With, call: ast.Call) -> None:
 
 def _emit_runtime(s: Statements, node: ast.With, k: Keywords, manual: bool) -> None:
     frame, context = s.frame, s.frame.context
+    _orchestrates(s, k.call, k.what)
+    if not manual and context.auto_scope and not frame.raw:
+        hint = "write @pl.jit(auto_scope=False), or leave the scope out: the whole function is one"
+        frame.fail(ParserSyntaxError, "an AUTO scope placed by hand needs auto_scope=False", node.items[0].context_expr, hint)
     if context.manual and not frame.raw:
         what = "a manual scope inside a manual scope" if manual else "an AUTO scope inside a manual scope"
         frame.fail(ParserSyntaxError, what, node.items[0].context_expr, "leave the inner scope out")
@@ -313,6 +342,9 @@ def _emit_spmd(s: Statements, node: ast.With | ast.For, k: Keywords, block: ast.
         frame.fail(
             ParserSyntaxError, "pl.spmd inside a kernel", k.call, "pl.spmd starts kernels: use it at the orchestration level"
         )
+    if "predicate" in k.nodes and not frame.raw:
+        what = "predicate= of pl.spmd is not supported"
+        frame.fail(UnsupportedFeatureError, what, k.nodes["predicate"], "put an `if` around the launch")
     span = frame.span(node)
     blocks = _blocks(s, k)
     sync: bool = k.get("sync_start", bool, False, "True or False")
@@ -325,9 +357,17 @@ def _emit_spmd(s: Statements, node: ast.With | ast.For, k: Keywords, block: ast.
             _bind_query(s, block, "get_block_idx")
         s.block(node.body)
     inner = frame.sequence(body, node)
+    if core and block is None and not _asks_for_its_block(inner):
+        what = "every block of this launch does the same: nothing in it reads pl.get_block_idx()"
+        frame.fail(ParserSyntaxError, what, k.call, "for b in pl.spmd(4): binds the number of the block; or read it there")
     if core:
         inner = InCoreScopeStmt(split, hint, body=inner, span=span)
     context.emit(SpmdScopeStmt(blocks, sync, "" if core else hint, body=inner, span=span, attrs=attrs))
+
+
+def _asks_for_its_block(body: Stmt) -> bool:
+    known = (ops.of(n) for n in walk(body) if isinstance(n, Call))
+    return any(op is not None and op.concept == "get_block_idx" for op in known)
 
 
 def _bind_query(s: Statements, name: ast.Name, query: str) -> Var:

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from pypto.enums import ArgEffect, FunctionType
+from pypto.enums import FunctionType
 from pypto.errors import (
     InvalidOperationError,
     NotSupportedError,
@@ -19,14 +19,13 @@ from pypto.errors import (
     ParserTypeError,
     UnsupportedFeatureError,
 )
-from pypto.frontend import branches, directives, instead, loops, operators, raw, scopes, subscripts
+from pypto.frontend import branches, directives, effects, instead, loops, operators, raw, scopes, subscripts
 from pypto.frontend.annotations import contradiction, type_of
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.depth import DEEPEST, REMEDY, too_deep
 from pypto.frontend.expressions import Expressions
 from pypto.frontend.frame import Frame
 from pypto.frontend.values import contains_expr, is_const_expr, type_text, value_text
-from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, TupleGetItemExpr, Var
 from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import ShapedType
@@ -154,7 +153,7 @@ class Statements:
             return
         made = self.x.value(value)
         if isinstance(made, Expr):
-            self._effect(value, made)
+            effects.bare_value(self, value, made)
         elif not isinstance(value, ast.Call):
             what = f"this statement has no effect: {ast.unparse(value)}"
             self.frame.fail(UnsupportedFeatureError, what, value, "assign the value to a name, or leave it out")
@@ -194,24 +193,6 @@ class Statements:
             what, rank = f"axis {args[0]} is not within rank {len(base.type.shape)}", len(base.type.shape)
             self.frame.fail(ParserTypeError, what, node, f"axes run from 0 to {rank - 1}")
         return True
-
-    def _effect(self, node: ast.expr, made: Expr) -> None:
-        """A bare call: a write to a plain name makes that name the written tensor."""
-        written = written_operand(made)
-        if written is None or self.frame.raw or not isinstance(node, ast.Call):
-            self.frame.evaluate(made, node)
-            return
-        for a in (*node.args, *(k.value for k in node.keywords)):
-            b = self.frame.scope.get(a.id) if isinstance(a, ast.Name) else None
-            if isinstance(a, ast.Name) and b is not None and b.var is written:
-                self.frame.assign(a.id, made, node, a)
-                return
-        self.frame.fail(
-            UnsupportedFeatureError,
-            "what is written must be a tensor or tile bound to a plain name",
-            node,
-            "write to the tensor itself, with offsets",
-        )
 
     def on_Assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:
@@ -315,8 +296,7 @@ class Statements:
             return value
         v = Var("old", value.type, self.frame.span(node))
         self.frame.context.emit(AssignStmt(v, value, self.frame.span(node)))
-        if isinstance(value, Var):
-            self.frame.context.versions[v] = value
+        self.frame.context.originate(v, value)
         return v
 
     # -- annotated assignment --
@@ -401,15 +381,16 @@ class Statements:
             exprs = tuple(raw.operand(self.x, p) for p in parts)
         else:
             exprs = tuple(frame.expr(v, node) for v in values)
-        if frame.jit and frame.context.func_type is FunctionType.Orchestration:
+        if frame.jit:
             self._no_numbers(exprs, node)
         frame.result = exprs
         frame.context.emit(ReturnStmt(exprs, frame.span(node)))
 
     def _no_numbers(self, values: tuple[Expr, ...], node: ast.Return) -> None:
-        """An entry hands back arrays that its caller, or the launcher, provides."""
+        """Entries and kernels hand back arrays that their caller, or the launcher, provides."""
         if any(isinstance(v.type, ScalarType) for v in values):
-            what = f"'{self.frame.source.name}' returns a number: an entry returns tensors"
+            kind = "an entry" if self.frame.context.func_type is FunctionType.Orchestration else "a kernel"
+            what = f"'{self.frame.source.name}' returns a number: {kind} returns tensors"
             hint = "write it into a pl.Out parameter, pl.write(o, [0], value), and return that"
             self.frame.fail(NotSupportedError, what, node, hint)
 
@@ -469,14 +450,6 @@ _INSTEAD = {
     "Global": "pass the value as a parameter",
     "Nonlocal": "pass the value as a parameter",
 }
-
-
-def written_operand(made: Expr) -> Expr | None:
-    """What a call writes and returns; None for a call that writes nothing."""
-    known = ops.of(made) if isinstance(made, Call) else None
-    if known is None or not isinstance(made, Call) or known.reuses is None:
-        return None
-    return None if known.effect(known.reuses, made.kwargs) is ArgEffect.Read else made.args[known.reuses]
 
 
 def _without_memref(t: Type) -> Type:

@@ -125,7 +125,7 @@ def _slice(x: Expressions, node: ast.Slice, t: ShapedType, axis: int) -> tuple[E
         _not_negative(x, end, node.upper, axis)
         stop = as_dims((end,))[0]
     whole = node.lower is None or (type(start) is int and start == 0)
-    extent = stop if whole else arith.sub(stop, begin)
+    extent = stop if whole else arith.distance(stop, begin)
     known = const_dim(extent)
     if known is not None and known < 1:
         x.fail(

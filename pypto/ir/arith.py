@@ -19,6 +19,7 @@ __all__ = [
     "Linear",
     "add",
     "const",
+    "distance",
     "floordiv",
     "is_const",
     "linear",
@@ -93,6 +94,14 @@ def sub(a: Expr, b: Expr) -> Expr:
     return scalar.sub(a, b, a.span)
 
 
+def distance(stop: Expr, start: Expr) -> Expr:
+    """`stop - start` of a window's ends.  Indices of any width count as exact: one that wrapped would be in no tensor."""
+    if isinstance(stop, ConstInt) and isinstance(start, ConstInt):
+        return const_index(stop.value - start.value)
+    between = linear(stop, exact=True).minus(linear(start, exact=True))
+    return sub(stop, start) if between.terms else const_index(between.constant)
+
+
 def mul(a: Expr, b: Expr) -> Expr:
     if is_const(a, 1) and _keeps_type(b, a):
         return b
@@ -151,6 +160,11 @@ def _index(e: Expr) -> bool:
     return t in (DataType.INDEX, DataType.INT64)
 
 
+def _integer(e: Expr) -> bool:
+    t = getattr(e.type, "dtype", None)
+    return isinstance(t, DataType) and t.is_int()
+
+
 class Linear:
     """`constant + sum(coefficient * atom)`; atoms are expressions that are not sums or constant multiples."""
 
@@ -181,22 +195,27 @@ class Linear:
         return math.gcd(self.constant, *(c for _, c in self.terms))
 
 
-def linear(e: Expr, value_of: dict[Var, Expr] | None = None) -> Linear:
-    """The linear form of an index expression; `value_of` opens variables that are assigned once."""
+def linear(e: Expr, value_of: dict[Var, Expr] | None = None, exact: bool = False) -> Linear:
+    """The linear form of an index expression; `value_of` opens variables that are assigned once.
+
+    exact: integers narrower than an index are opened too, as if they never wrapped.
+    """
+    known = _integer if exact else _index
     if isinstance(e, ConstInt):
         return Linear(e.value, [])
     if isinstance(e, ConstBool):
         return Linear(int(e.value), [])
     if value_of and isinstance(e, Var) and e in value_of:
-        return linear(value_of[e], value_of)
-    if isinstance(e, scalar.Cast) and _index(e) and _index(e.operand):
-        return linear(e.operand, value_of)
-    if isinstance(e, (scalar.Add, scalar.Sub)) and _index(e):
-        return linear(e.left, value_of).plus(linear(e.right, value_of), 1 if isinstance(e, scalar.Add) else -1)
-    if isinstance(e, scalar.Mul) and _index(e):
-        x, y = linear(e.left, value_of), linear(e.right, value_of)
+        return linear(value_of[e], value_of, exact)
+    if isinstance(e, scalar.Cast) and _index(e) and known(e.operand):
+        return linear(e.operand, value_of, exact)
+    if isinstance(e, (scalar.Add, scalar.Sub)) and known(e):
+        sign = 1 if isinstance(e, scalar.Add) else -1
+        return linear(e.left, value_of, exact).plus(linear(e.right, value_of, exact), sign)
+    if isinstance(e, scalar.Mul) and known(e):
+        x, y = linear(e.left, value_of, exact), linear(e.right, value_of, exact)
         if not x.terms or not y.terms:
             return y.scaled(x.constant) if not x.terms else x.scaled(y.constant)
-    if isinstance(e, scalar.Neg) and _index(e):
-        return linear(e.operand, value_of).scaled(-1)
+    if isinstance(e, scalar.Neg) and known(e):
+        return linear(e.operand, value_of, exact).scaled(-1)
     return Linear(0, [(e, 1)])

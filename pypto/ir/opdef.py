@@ -186,8 +186,8 @@ class Reduce(NamedTuple):
 class Matmul(NamedTuple):
     """The product of two matrices, by numbers of operands: element (r, c) of the result is the sum of lhs[r, k] * rhs[k, c].
 
-    Each element starts at 0 (at its column's element of a bias [1, N]; at the accumulator's element, unless `init` is true,
-    which makes all of it that is valid 0) and adds its products in ascending k, by fused multiply-add in FP32 (one rounding
+    Each element starts at 0 (at its column's element of a bias [1, N]; at the accumulator's element, unless `init` is true or
+    nothing was added to the accumulator yet) and adds its products in ascending k, by fused multiply-add in FP32 (one rounding
     for product and sum), or wrapping in INT32.  K is the valid extent of lhs; the result is valid as lhs in its rows and as
     rhs in its columns.  Leading axes are batches and broadcast; the keywords `a_trans` and `b_trans` swap the last two axes
     of an operand.
@@ -362,6 +362,7 @@ class OpDef:
         scratch: Iterable[int] = (),
         explicit_result: bool = False,
         to_tile: ToTile | None = None,
+        becomes: Iterable[str] = (),
         boxes: Callable[[Call], tuple[tuple[int, int] | None, ...]] | None = None,
         buffer: BufferRecipe | None = None,
         pto: str = "",
@@ -377,6 +378,8 @@ class OpDef:
         self.out_space = out_space
         self.no_alias, self.scratch = frozenset(no_alias), frozenset(scratch)
         self.to_tile, self.buffer, self.pto = to_tile, buffer, pto
+        # Tile operators that `to_tile` gives the operands to, position by position, if not the one of the same concept.
+        self.becomes = tuple(becomes)
         # What the extents of each operand's tile are rounded up to (rows, columns), for a tensor operator.
         self.boxes = boxes
         self.samples, self.dtypes, self.doc = tuple(samples), frozenset(dtypes), doc
@@ -410,6 +413,15 @@ class OpDef:
     def effect(self, index: int, kwargs: Mapping[str, Any] = EMPTY) -> ArgEffect:
         effects = self.effects(kwargs)
         return effects[index] if index < len(effects) else ArgEffect.Read
+
+    def is_pure(self, kwargs: Mapping[str, Any] = EMPTY) -> bool:
+        """Whether the operator writes nothing: its result is all there is of it.
+
+        Of the buffer stage only what gives handles does: to set valid extents reads and writes no data, and is no idle call.
+        """
+        if self.stage is OpIRStage.Buffer and not self.explicit_result:
+            return False
+        return all(e is ArgEffect.Read for e in self.effects(kwargs))
 
     def call(self, args: Iterable[Expr], kwargs: Mapping[str, Any] | None, span: Span, result: Type | None = None) -> Call:
         """A checked, typed call; raises OpRejected."""

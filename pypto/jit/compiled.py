@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pypto.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.runtime.load import library
-from pypto.runtime.plan import KernelPlan, ScalarParam, Site, TensorParam
+from pypto.runtime.plan import KernelPlan, ScalarParam, TensorParam
 
 if TYPE_CHECKING:
+    from pypto.debug.memory_map import MemoryMap
     from pypto.ir.program import Program
+    from pypto.jit.request import ProgramRequest, Request
     from pypto.runtime.entry import Entry
     from pypto.runtime.record import Record
-    from pypto.span import Span
 
 __all__ = ["STAGES", "CompiledProgram"]
 
@@ -29,17 +29,10 @@ class CompiledProgram:
     zero-filled, and returns them.
     """
 
-    def __init__(
-        self,
-        artifact: Entry,
-        record: Record,
-        platform: str,
-        locate: Callable[[Site], Span | None],
-        parsed: Callable[[], Program],
-    ) -> None:
-        """`locate`: where a failing place is in the user's text; `parsed`: the program before any pass."""
-        self._artifact, self.record, self.platform = artifact, record, platform
-        self.locate, self._parsed = locate, parsed
+    def __init__(self, artifact: Entry, record: Record, request: Request | ProgramRequest) -> None:
+        """`request`: what was compiled, of which nothing but the places in the user's text is needed to run it."""
+        self._artifact, self.record, self._request = artifact, record, request
+        self.platform, self.locate = request.options.platform, request.locate
         self._directory = artifact.path
         self.entry: Any = None  # of the launcher, made by the first direct call
         self.plan = KernelPlan.from_bytes(artifact.read("plan.msgpack"))
@@ -54,11 +47,17 @@ class CompiledProgram:
 
         return Path(self._directory)
 
+    def copy_to(self, directory: str) -> None:
+        """Put copies of the artifact's files into a directory; texts for the assembler go to `ptoas/` in it."""
+        for name in self._artifact.files:
+            place = os.path.join(directory, "ptoas") if name.endswith(".pto") else directory
+            os.makedirs(place, exist_ok=True)
+            with open(os.path.join(place, name), "wb") as f:
+                f.write(self._artifact.read(name))
+
     def export(self, directory: str) -> None:
         """Put copies of the artifact's files into a directory, which becomes `output_dir`."""
-        for name in self._artifact.files:
-            with open(os.path.join(directory, name), "wb") as f:
-                f.write(self._artifact.read(name))
+        self.copy_to(directory)
         self._directory = os.path.abspath(directory)
 
     @property
@@ -77,7 +76,11 @@ class CompiledProgram:
     @property
     def program(self) -> Program:
         """The program that was compiled, before any pass."""
-        return self._parsed()
+        from pypto.jit import driver
+        from pypto.jit.request import ProgramRequest
+
+        request = self._request
+        return request.program if isinstance(request, ProgramRequest) else driver.parse_request(request).program
 
     @property
     def lowered(self) -> Program:
@@ -93,14 +96,16 @@ class CompiledProgram:
         return loaded
 
     def inspect(self, stage: str) -> str:
-        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program).
+        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program), "pto" (for the assembler).
 
         In the final program a comment above each kernel that is not made of buffers says why.
         """
         if stage == "c":
             return self._artifact.read("kernel.c").decode()
         if stage == "pto":
-            raise NotSupportedError("no .pto text is made yet", hint='inspect("buffer_ir") shows the program it will stand for')
+            from pypto.jit.inspection import pto_text
+
+            return pto_text(self._request)
         if stage not in STAGES:
             what = f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}"
             raise ArgumentValueError(what, hint=f"inspect({STAGES[0]!r}), for example")
@@ -109,6 +114,12 @@ class CompiledProgram:
         name = "tile.msgpack" if stage == "tile_ir" and "tile.msgpack" in self._artifact.files else "device.msgpack"
         text = python_print(self._load(name))
         return self._commented(text) if stage == "buffer_ir" else text
+
+    def memory_map(self) -> MemoryMap:
+        """What lives where in each on-chip memory, and when; it draws itself: `.text()`, `.html()`."""
+        from pypto.jit.inspection import map_memory
+
+        return map_memory(self._request)
 
     def _commented(self, text: str) -> str:
         from pypto.runtime.record import Record

@@ -25,7 +25,6 @@ from pypto.runtime.store import Store, default_store
 from pypto.runtime.toolchain import Toolchain, find
 
 if TYPE_CHECKING:
-    from pypto.ir.program import Program
     from pypto.jit.compiled import CompiledProgram
     from pypto.jit.function import JITFunction
     from pypto.runtime.entry import Entry
@@ -120,12 +119,7 @@ def with_static(arguments: dict[str, Argument], name: str) -> dict[str, Argument
 def _compiled(entry: Entry, record: Record, request: Request) -> CompiledProgram:
     from pypto.jit.compiled import CompiledProgram
 
-    def parsed() -> Program:
-        from pypto.jit import driver
-
-        return driver.parse_request(request).program
-
-    return CompiledProgram(entry, record, request.options.platform, request.locate, parsed)
+    return CompiledProgram(entry, record, request)
 
 
 def _private(store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:

@@ -20,6 +20,7 @@ from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
 from pypto.jit.compiled import STAYS
+from pypto.jit.device_text import device_text, file_name
 from pypto.jit.request import ProgramRequest, Request
 from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
@@ -104,6 +105,8 @@ def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: st
         _write(directory, "tile.msgpack", serialize(lowered.tile))
     if lowered.stays:
         _write(directory, STAYS, Record(lowered.stays).encoded)
+    for name, text in device_text(lowered.host, request.options, locations=False).modules.items():
+        _write(directory, file_name(name), text.encode())
 
 
 def _write(directory: str, name: str, data: bytes) -> None:

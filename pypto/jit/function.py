@@ -21,6 +21,7 @@ from pypto.jit.parameters import check_call, from_arguments, from_signature, par
 from pypto.passes.context import TOKEN, PassOptions, effective
 
 if TYPE_CHECKING:
+    from pypto.debug.memory_map import MemoryMap
     from pypto.frontend.specialization import Argument
     from pypto.ir.program import Program
     from pypto.jit.compiled import CompiledProgram
@@ -180,12 +181,31 @@ class JITFunction:
 
     @_shortly
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
-        """A stage as text ("c", "tile_ir", "buffer_ir"), for these arguments or for what was compiled last."""
+        """A stage as text ("c", "tile_ir", "buffer_ir", "pto"), for these arguments or for what was compiled last.
+
+        The text for the assembler, "pto", needs no C compiler, and no arguments where the annotations say all.
+        """
+        if stage == "pto" and (args or kwargs or self._last is None):
+            from pypto.jit.inspection import pto_text
+
+            return pto_text(self._request(self._arguments(args, kwargs), config))
         if args or kwargs:
             return self.compile(*args, config=config, **kwargs).inspect(stage)
         if self._last is None:
             raise ValueError(f"'{self.__name__}' has not been compiled: call it first, or pass sample arguments to inspect()")
         return self._last.inspect(stage)
+
+    @_shortly
+    def memory_map(self, *args: Any, config: Any = None, **kwargs: Any) -> MemoryMap:
+        """What lives where in each on-chip memory, for these arguments, or for what was compiled last, or by the annotations.
+
+        The map draws itself: `.text()` for a terminal, `.html()` as a page.
+        """
+        from pypto.jit.inspection import map_memory
+
+        if not args and not kwargs and config is None and self._last is not None:
+            return self._last.memory_map()
+        return map_memory(self._request(self._arguments(args, kwargs), config))
 
     @_shortly
     def explain(self, *args: Any, config: Any = None, **kwargs: Any) -> str:

@@ -194,5 +194,4 @@ class _Compilation:
         driver.build(self.request, self.toolchain, directory, watch)
 
     def compiled(self, entry: Entry) -> CompiledProgram:
-        request = self.request
-        return CompiledProgram(entry, self.record, request.options.platform, request.locate, lambda: request.program)
+        return CompiledProgram(entry, self.record, self.request)

@@ -186,6 +186,8 @@ def create_tensor(shape: Sequence[Any] | Any, dtype: Any, layout: Any = ..., man
     """a temporary tensor in global memory"""
 def create_tile(shape: Sequence[Any] | Any, dtype: Any, target_memory: Any = ..., transpose: Any = ..., *, flat_layout: Any = ..., compact: Any = ...) -> Any:
     """an undefined tile"""
+def dim(tensor: Any, axis: Any) -> Any:
+    """the run-time extent of an axis"""
 def div(lhs: Any, rhs: Any, high_precision: Any = ...) -> Any:
     """lhs / rhs; IEEE for floats; integers truncate toward zero, x / 0 is 0 and MIN / -1 is MIN"""
 def divs(x: Any, scalar: Any) -> Any:
@@ -208,7 +210,7 @@ def fmod(lhs: Any, rhs: Any) -> Any:
     """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
 def fmods(x: Any, scalar: Any) -> Any:
     """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
-def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
+def full(shape: Sequence[Any] | Any, dtype: Any, value: Any) -> Any:
     """every element the constant value"""
 def gather(x: Any, dim: Any = ..., index: Any = ..., *, mask_pattern: Any = ..., output_dtype: Any = ..., kvalue: Any = ..., cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
     """elements by index: along an axis, or counted over all of x; columns by a pattern, or (two values) by comparing"""
@@ -237,7 +239,7 @@ def lrelu(x: Any, slope: Any) -> Any:
 def matmul(lhs: Any, rhs: Any, out_dtype: Any = ..., a_trans: Any = ..., b_trans: Any = ..., c_matrix_nz: Any = ...) -> Any:
     """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
 def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
-    """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
+    """acc + lhs x rhs, in place; init_cond true, or nothing added to acc yet: lhs x rhs"""
 def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Any:
     """lhs x rhs + bias, a [1, N] tile in Bias memory"""
 def maximum(lhs: Any, rhs: Any) -> Any:
@@ -398,6 +400,9 @@ class _tensor:
     def ands(x: Any, scalar: Any) -> Any:
         """bits that are 1 in both; the second operand is a scalar"""
     @staticmethod
+    def arange(start: Any, shape: Sequence[Any] | Any, dtype: Any = ..., descending: Any = ...) -> Any:
+        """start, start + 1, start + 2, … along the last axis (start, start - 1, … with descending=True); integers wrap"""
+    @staticmethod
     def assemble(target: Any, source: Any, offset: Sequence[Any] | Any, *, atomic: Any = ...) -> Any:
         """target with a window replaced"""
     @staticmethod
@@ -506,7 +511,7 @@ class _tensor:
     def fmods(x: Any, scalar: Any) -> Any:
         """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
     @staticmethod
-    def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
+    def full(shape: Sequence[Any] | Any, dtype: Any, value: Any) -> Any:
         """every element the constant value"""
     @staticmethod
     def gather(x: Any, dim: Any = ..., index: Any = ..., *, mask_pattern: Any = ..., output_dtype: Any = ..., kvalue: Any = ..., cmp_mode: Any = ..., out_cols: Any = ..., offset: Any = ..., count_dtype: Any = ...) -> Any:
@@ -540,7 +545,7 @@ class _tensor:
         """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
     @staticmethod
     def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
-        """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
+        """acc + lhs x rhs, in place; init_cond true, or nothing added to acc yet: lhs x rhs"""
     @staticmethod
     def maximum(lhs: Any, rhs: Any) -> Any:
         """the larger element; NaN if either is NaN"""
@@ -863,7 +868,7 @@ class _tile:
     def fmods(x: Any, scalar: Any) -> Any:
         """remainder of the quotient rounded toward zero, exact: the sign is lhs's; NaN for a divisor 0 and an infinite lhs"""
     @staticmethod
-    def full(shape: Sequence[Any] | Any, dtype: Any, *, value: Any) -> Any:
+    def full(shape: Sequence[Any] | Any, dtype: Any, value: Any) -> Any:
         """every element the constant value"""
     @staticmethod
     def gather(src: Any, indices: Any, tmp: Any) -> Any:
@@ -912,7 +917,7 @@ class _tile:
         """the product of two matrices; tensors: transposed operands, and out_dtype (default: that of the operands)"""
     @staticmethod
     def matmul_acc(acc: Any, lhs: Any, rhs: Any, a_trans: Any = ..., b_trans: Any = ..., init_cond: Any = ...) -> Any:
-        """acc + lhs x rhs, in place; init_cond true: lhs x rhs"""
+        """acc + lhs x rhs, in place; init_cond true, or nothing added to acc yet: lhs x rhs"""
     @staticmethod
     def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Any:
         """lhs x rhs + bias, a [1, N] tile in Bias memory"""

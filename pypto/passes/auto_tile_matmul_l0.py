@@ -21,6 +21,8 @@ from pypto.ir.shaped import TileType, as_dims, const_dim, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt, IfStmt, Stmt, YieldStmt, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.properties import IRProperty
+from pypto.ir.verify.ssa import user_name
+from pypto.ir.verify.sums import product_extents
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.l0_tile_chooser import BOX, MACHINES, L0TileConfig, L0TileResult, choose_l0_tile
@@ -187,9 +189,12 @@ def _check_placed(c: Call, placed: list[tuple[int, TileType]], chip: Chip) -> No
         assert space is not None
         size, limit = dims[0] * dims[1] * t.dtype.get_byte(), chip.capacity[space]
         if size > limit:
-            name = getattr(c.args[i], "name_hint", "the operand")
+            name = "the right operand" if space is MemorySpace.Right else "the left operand"
+            operand = c.args[i]
+            if isinstance(operand, Var) and "__tmp_" not in operand.name_hint:
+                name = f"'{user_name(operand)}'"
             raise CompileError(
-                f"{c.op.name}: '{name}' ({list(dims)} of {t.dtype}) needs {size} bytes of {space.name} memory, "
+                f"{c.op.name}: {name} ({list(dims)} of {t.dtype}) needs {size} bytes of {space.name} memory, "
                 f"which holds {limit} bytes",
                 c.span,
                 "leave the operand in Mat memory (target_memory=pl.Mem.Mat): the product is then made of pieces that fit; "
@@ -237,7 +242,7 @@ class _Tiler(LoopRewriter):
             if p.is_grid:
                 return None  # made where it is stored
             m, n, _ = p.size
-            rows, cols = _tile(p.call).valid
+            rows, cols = product_extents(p.call, p.form)  # an accumulator may be valid in more
             zero = const_index(0)
             self.vars[s.var] = self._sum(p, _Axis(zero, m, self.expr(rows)), _Axis(zero, n, self.expr(cols)))
             return None

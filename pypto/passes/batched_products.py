@@ -61,21 +61,29 @@ class Batches:
 
     def expand(self, lo: LoopRewriter, c: Call, store: AssignStmt | None) -> Expr:
         """The products, emitted before the current statement: the tensor they were stored into, or the tile they make."""
-        if c.op.name == "tile.batch_matmul_acc":
-            _refuse(c, "adds to an accumulator", "loop over the batch: acc = pl.matmul_acc(acc, a[i], b[i]), and store acc")
         shape = _const(c)
+        # A batch of one matrix is that matrix.
+        one = prod(shape[:-2]) == 1 and all(n % 16 == 0 for n in shape[-2:])
+        sums = 1 if c.op.name == "tile.batch_matmul_acc" else 0
+        if sums and not one:
+            _refuse(c, "adds to an accumulator", "loop over the batch: acc = pl.matmul_acc(acc, a[i], b[i]), and store acc")
         if not same_dims(_tile(c).valid[:-2], _tile(c).shape[:-2]):
             _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "narrow rows and columns only, not the batch")
         kinds = bool(c.kwargs.get("a_trans")), bool(c.kwargs.get("b_trans"))
-        boxes = matrix_boxes(_tile(c.args[0]).dtype, *kinds)
-        operands = [_Operand(v, turned, box) for v, turned, box in zip(c.args, kinds, boxes, strict=True)]
+        factors = c.args[sums : sums + 2]
+        boxes = matrix_boxes(_tile(factors[0]).dtype, *kinds)
+        operands = [_Operand(v, turned, box) for v, turned, box in zip(factors, kinds, boxes, strict=True)]
 
         def product(index: Dims) -> Var:
-            return lo.emit("tile.matmul", [self._matrix(lo, o, index) for o in operands], None, "product")
+            matrices = [self._matrix(lo, o, index) for o in operands]
+            before, after = ([lo.expr(a) for a in part] for part in (c.args[:sums], c.args[sums + 2 :]))
+            return lo.emit("tile.matmul_acc" if sums else "tile.matmul", [*before, *matrices, *after], None, "product")
 
         if store is not None:
             return self._stored(lo, c, store.value, product)
         rows, cols = shape[-2:]
+        if one:
+            return product(tuple(const_index(0) for _ in shape[:-2]))
         whole = MakeTuple(as_dims((prod(shape[:-1]), cols)))
         start = lo.emit("tile.create", (whole,), {"dtype": _tile(c).dtype, "target_memory": VEC}, "products")
         if not same_dims(_tile(c).valid, _tile(c).shape):

@@ -110,8 +110,8 @@ class _Copier(SSARewriter):
 
 def _refuse(c: Call) -> NoReturn:
     raise CompileError(
-        f"{c.op.name}: the accumulator is a window of a tile in Acc memory, whose boxes are not adjacent",
+        f"{c.op.name}: the accumulator is a window of another tile: products are added up in a tile of their own",
         c.span,
-        "add up each piece in a tile of its own: acc = pl.matmul(a, b), then acc = pl.matmul_acc(acc, a, b)",
+        "add up each piece by itself: acc = pl.matmul(a, b), then acc = pl.matmul_acc(acc, a, b)",
         code="C032",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -23,6 +24,7 @@ from pypto.ir.program import Program
 from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import (
     AssignStmt,
+    EvalStmt,
     ForStmt,
     IfStmt,
     InCoreScopeStmt,
@@ -34,10 +36,11 @@ from pypto.ir.stmt import (
 )
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.property_set import EnumSet
+from pypto.ir.verify.roots import Flow, accesses, merged_direction
 from pypto.ir.verify.scopes import statements
 from pypto.ir.verify.ssa import user_name
 from pypto.passes.context import CURRENT, effective
-from pypto.passes.retype import used_vars
+from pypto.passes.retype import count_uses, used_vars
 from pypto.target.chip import chip_of
 
 __all__ = [
@@ -92,6 +95,10 @@ def _unused_variable(program: Program) -> Iterator[Diagnostic]:
         read = used_vars(f.body, types=True)
         counters = {id(_counter(s)) for s in statements(f.body) if isinstance(s, (InCoreScopeStmt, SplitAivScopeStmt))}
         for s in statements(f.body):
+            if isinstance(s, EvalStmt) and isinstance(s.expr, Call):
+                op = ops.of(s.expr)
+                if op is not None and op.is_pure(s.expr.kwargs):
+                    yield _warning("UnusedVariable", f"what pl.{op.concept} returns is not used: the statement has no effect", s)
             if not isinstance(s, AssignStmt) or s.var in read or s.var.name_hint.startswith("_") or _writes(s):
                 continue
             if id(s) in counters:
@@ -100,6 +107,32 @@ def _unused_variable(program: Program) -> Iterator[Diagnostic]:
                 s.value, (ConstInt, ConstFloat, ConstBool, Var)
             ):  # those stand for themselves wherever they are read
                 yield _warning("UnusedVariable", f"'{user_name(s.var)}' is assigned but never read", s)
+
+
+def _lost_writes(program: Program) -> Iterator[Diagnostic]:
+    """Values of a kernel that are changed and then never read: a window of a tensor is a copy there."""
+    for f in program.function_list:
+        uses, written = count_uses(f.body), Counter[Var]()
+        last: dict[Var, AssignStmt] = {}
+        made: dict[Var, list[bool]] = {}
+        kernels = [f.body] if f.is_device else [s for s in statements(f.body) if isinstance(s, InCoreScopeStmt)]
+        inside = {id(s) for k in kernels for s in statements(k)}
+        for s in (s for s in statements(f.body) if isinstance(s, AssignStmt)):
+            op = ops.of(s.value) if isinstance(s.value, Call) else None
+            if op is not None and isinstance(s.value, Call) and op.reuses is not None and s.value.args[op.reuses] is s.var:
+                written[s.var] += 1
+                last[s.var] = s
+            else:
+                made.setdefault(s.var, []).append(op is not None and op.is_pure(s.value.kwargs) and id(s) in inside)  # type: ignore[attr-defined]
+        for v, s in last.items():
+            if uses.get(v, 0) == written[v] and all(made.get(v, [False])) and not v.name_hint.startswith("_"):
+                text = f"'{user_name(v)}' is changed but never read: it is a copy, so write into the tensor itself"
+                yield _warning("UnusedVariable", text, s)
+
+
+def _unused(program: Program) -> Iterator[Diagnostic]:
+    yield from _unused_variable(program)
+    yield from _lost_writes(program)
 
 
 def _counter(s: ScopeStmt) -> Stmt | None:
@@ -133,10 +166,32 @@ def _dropped_write(program: Program) -> Iterator[Diagnostic]:
     for f in program.function_list:
         written = {p for p, d in zip(f.params, f.param_directions, strict=True) if d is not ParamDirection.In}
         for s in statements(f.body):
-            if isinstance(s, AssignStmt) and s.var in written and isinstance(s.value, Call) and not _writes(s):
+            if not isinstance(s, AssignStmt) or s.var not in written or not isinstance(s.value, Call):
+                continue
+            if not (any(a is s.var for a in s.value.args) if ops.of(s.value) is None else _writes(s)):
                 name = user_name(s.var)
                 text = f"'{name} = …' names a new value and writes nothing to the output '{name}'; write '{name}[:] = …'"
                 yield _warning("OutParamWriteDropped", text, s)
+
+
+def _never_written(program: Program) -> Iterator[Diagnostic]:
+    """Outputs that nothing in their function writes: their caller finds what was there before."""
+    flow = Flow(program)
+    for f in program.function_list:
+        declared = {p for p, d in zip(f.params, f.param_directions, strict=True) if d is not ParamDirection.In}
+        if declared:
+            found = accesses(f.body, flow.roots(f))
+            dropped = {s.var for s in statements(f.body) if isinstance(s, AssignStmt)}
+            for p in (p for p in f.params if p in declared - dropped):
+                if p not in found or merged_direction(found[p]) is ParamDirection.In:
+                    name = user_name(p)
+                    text = f"nothing writes the output '{name}'; write '{name}[:] = …', or annotate it without pl.Out"
+                    yield Diagnostic(Severity.Warning, "OutParamWriteDropped", 0, text, p.span)
+
+
+def _outputs(program: Program) -> Iterator[Diagnostic]:
+    yield from _dropped_write(program)
+    yield from _never_written(program)
 
 
 def _innermost_granularity(program: Program) -> Iterator[Diagnostic]:
@@ -154,16 +209,16 @@ def _innermost_granularity(program: Program) -> Iterator[Diagnostic]:
                 yield Diagnostic(Severity.PerfHint, "TileInnermostDimGranularity", 0, text, s.span, "PH001")
 
 
-def _warning(rule: str, message: str, at: AssignStmt | IfStmt | ForStmt | WhileStmt) -> Diagnostic:
+def _warning(rule: str, message: str, at: AssignStmt | EvalStmt | IfStmt | ForStmt | WhileStmt) -> Diagnostic:
     return Diagnostic(Severity.Warning, rule, 0, message, at.span)
 
 
 _PRE, _POST = DiagnosticPhase.PRE_PIPELINE, DiagnosticPhase.POST_PIPELINE
 _CHECKS: dict[DiagnosticCheck, tuple[Callable[[Program], Iterator[Diagnostic]], DiagnosticPhase]] = {
-    DiagnosticCheck.UnusedVariable: (_unused_variable, _PRE),
+    DiagnosticCheck.UnusedVariable: (_unused, _PRE),
     DiagnosticCheck.UnusedControlFlowResult: (_unused_result, _PRE),
     DiagnosticCheck.TileInnermostDimGranularity: (_innermost_granularity, _POST),
-    DiagnosticCheck.OutParamWriteDropped: (_dropped_write, _PRE),
+    DiagnosticCheck.OutParamWriteDropped: (_outputs, _PRE),
 }
 
 

@@ -2,6 +2,7 @@
 
 In: kernels with tiles of any rank.  Out: the same with all dimensions but the last merged into rows (a vector is one
 row).  A transfer keeps its window in the tensor's rank: a load is followed by a relabel, a store says its extents.
+The first product of a sum says that it is (`begin_sums`).
 Invariant: rows are the elements of the leading axes in row-major order; what is no rectangle of rows is an error.
 """
 
@@ -23,7 +24,10 @@ from pypto.ir.shaped import TileType, as_dims, const_dim, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
 from pypto.passes.batched_products import PRODUCTS, Batches
+from pypto.passes.begin_sums import begin_sums
 from pypto.passes.context import PassOptions
+from pypto.passes.convert_tensor_to_tile_ops.carries import narrow_acc_carries
+from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins, refuse_loose_accumulators
 from pypto.passes.framework import function_pass
 from pypto.passes.loop_rewriter import LoopRewriter
 from pypto.passes.ssa_rewriter import typed_call
@@ -266,4 +270,9 @@ def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
     if not f.is_device:
         return f
     needed = any(_is_nd(v) for v in definitions(f.body)) or any(_needs_scratch(c) for c in calls(f.body))
-    return _Flattener(f).function(f) if needed else f
+    if not needed:
+        return begin_sums(f)
+    made = narrow_acc_carries(_Flattener(f).function(f))
+    check_joins(made)
+    refuse_loose_accumulators(made)
+    return begin_sums(made)

@@ -1,7 +1,7 @@
 """How large the pieces of a product are that the matrix unit takes at once.
 
 In: the extents of a product, the bytes of its elements, and what a chip's memories hold and move.  Out: rows, columns and
-depth of a piece, all multiples of 16, with the least estimated time.  A choice changes no result: sums are in ascending k.
+depth of a piece, in whole boxes, with the least estimated time.  A choice changes no result: sums are in ascending k.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ def _c_fits(c: L0TileConfig, m: int, n: int) -> bool:
 
 def _depths(c: L0TileConfig, m: int, n: int) -> Iterator[int]:
     """All of K where it fits; else the largest depth of which two fit, so that one is filled while the other is used."""
-    whole = _up(c.K, BOX)
+    unit = max(BOX, 32 // c.bytes_a, 32 // c.bytes_b)  # boxes of operands are 32 bytes deep
+    whole = _up(c.K, unit)
     if m * whole * c.bytes_a <= c.l0a_bytes and whole * n * c.bytes_b <= c.l0b_bytes:
         yield whole
         return
-    most = min(c.l0a_bytes // (2 * m * c.bytes_a), c.l0b_bytes // (2 * n * c.bytes_b)) // BOX * BOX
+    most = min(c.l0a_bytes // (2 * m * c.bytes_a), c.l0b_bytes // (2 * n * c.bytes_b)) // unit * unit
     if most:
         yield most
-        yield from (k for k in range(most - BOX, most // 2, -BOX) if whole % k == 0)
+        yield from (k for k in range(most - unit, most // 2, -unit) if whole % k == 0)
 
 
 def _wall(c: L0TileConfig, m: int, n: int, k: int) -> tuple[float, float, float, float, int]:
@@ -102,7 +103,7 @@ def _wall(c: L0TileConfig, m: int, n: int, k: int) -> tuple[float, float, float,
 def choose_l0_tile(config: L0TileConfig) -> L0TileResult | None:
     """The piece with the least estimated time; ties go to less padding, then fewer steps along K, then less to load.
 
-    None where not even 16 x 16 x 16 fits.
+    None where not even one box of each operand fits.
     """
     best: tuple[tuple[float, float, float, float, int], int, int, int] | None = None
     for m in range(BOX, _up(config.M, BOX) + 1, BOX):

@@ -36,11 +36,15 @@ class Pipeline:
     """A fixed sequence of passes.
 
     `given` are the properties of the programs it starts from.  None: programs come as the passes need them, and only
-    what a pass has invalidated is known to be missing.  ValueError for an order that cannot work.
+    what a pass has invalidated is known to be missing.  `closing` are checked on what leaves it, whatever its passes say.
+    ValueError for an order that cannot work.
     """
 
-    def __init__(self, passes: Iterable[Pass], given: Iterable[IRProperty] | None = None) -> None:
+    def __init__(
+        self, passes: Iterable[Pass], given: Iterable[IRProperty] | None = None, closing: Iterable[IRProperty] = ()
+    ) -> None:
         self.passes: tuple[Pass, ...] = tuple(passes)
+        self.closing = frozenset(closing)
         check_order(self.passes, given)
 
     @property
@@ -77,6 +81,8 @@ class Pipeline:
                 i.run_after_pass(p, program)
             if watch is not None:
                 watch(number, p, program)
+        if level >= BASIC and self.closing:
+            verify_or_throw(self.closing, program, "pipeline_output")
         return program
 
     def _check(self, p: Pass, program: Program, held: set[IRProperty], level: int) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pypto.enums import MemoryPlanner
 from pypto.ir.program import Function, Program
 from pypto.ir.structural import compare
+from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import STRUCTURAL
 from pypto.passes.context import PassOptions, effective
 from pypto.passes.framework import Pass
@@ -61,6 +62,14 @@ ORDER: tuple[str, ...] = (
     "materialize_valid_shape_symbols",
     "lower_tile_to_buffer",
 )
+# What is checked of the whole program in the end, whatever forms its kernels have: structure, SSA, types, calls.
+_CLOSING = (
+    IRProperty.NoNestedCalls,
+    IRProperty.SSAForm,
+    IRProperty.UseAfterDef,
+    IRProperty.TypeChecked,
+    IRProperty.CallDirectionsResolved,
+)
 # The pass at which the lanes part.
 _LEGALIZE = "materialize_semantic_aliases"
 _BUFFER_ONLY = frozenset(("select_buffer_ir_functions", "verify_tile_storage", "lower_tile_to_buffer"))
@@ -92,7 +101,7 @@ def _names(options: PassOptions) -> list[str]:
 @lru_cache(maxsize=8)
 def default_pipeline(options: PassOptions) -> Pipeline:
     """The checked pipeline for programs as the parser gives them."""
-    return Pipeline((find_pass(n) for n in _names(options)), given=())
+    return Pipeline((find_pass(n) for n in _names(options)), given=(), closing=_CLOSING)
 
 
 @lru_cache(maxsize=8)
@@ -103,7 +112,8 @@ def _stages(options: PassOptions) -> tuple[Pipeline, Pipeline, Pipeline]:
     host_legalize: Pass = import_module(f"pypto.passes.{_LEGALIZE}").materialize_all_semantic_aliases
     shared = [find_pass(n) for n in names[:fork]]
     device = [find_pass(n) for n in names[fork:]]
-    return Pipeline(shared, given=()), Pipeline(device), Pipeline([host_legalize, *device[1:]])
+    host = [host_legalize, *device[1:]]
+    return Pipeline(shared, given=()), Pipeline(device, closing=_CLOSING), Pipeline(host, closing=_CLOSING)
 
 
 def lower(

@@ -16,8 +16,9 @@ from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Expr, MakeTuple
 from pypto.ir.fold import fold
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
+from pypto.ir.rewrite import substitute
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, last_yield
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ScalarType, Type
 from pypto.passes.context import PassOptions
 from pypto.passes.dead_scalars import without_dead_scalars
 from pypto.passes.framework import function_pass
@@ -47,6 +48,10 @@ class _Simplify(Retyper):
         self.tuples: dict[Var, MakeTuple] = {}
 
     # -- expressions --
+
+    def visit_type(self, t: Type) -> Type:
+        """Types follow their operands, which are folded; folded by themselves they would not be what an operator deduces."""
+        return substitute(t, self.vars) if self.vars else t
 
     def visit_binary_expr(self, e: Expr) -> Expr:
         return fold(self.rebuild(e), self.known)

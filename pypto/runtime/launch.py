@@ -262,12 +262,14 @@ def raise_fault(kept: Kept, index: int, values: tuple[int, int, int, int]) -> No
     """Raises what a kernel reported: site `index` of its plan with the values that explain it; -1 is missing scratch memory."""
     plan = kept.plan
     if index == -1:
-        raise KernelError(f"{plan.name}: {values[0]} bytes of scratch memory cannot be had")
+        what = f"{plan.name}: {values[0]} bytes of scratch memory cannot be had"
+        raise KernelError(what, hint="work on smaller tensors, or free memory")
     if not 0 <= index < len(plan.sites):
         raise InternalError(f"{plan.name}: the kernel reported site {index} of {len(plan.sites)}")
     site = plan.sites[index]
     kind = KernelBoundsError if site.kind == "bounds" else KernelError
-    raise kind(f"{plan.name}: {site.message.format(*values)}", kept.locate(site))
+    what, _, remedy = site.message.format(*values).partition("\n")
+    raise kind(f"{plan.name}: {what}", kept.locate(site), remedy or None)
 
 
 # `validate` is for what the C module does not understand: it loads when there is such a thing.

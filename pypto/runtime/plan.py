@@ -76,7 +76,8 @@ Number = bool | int | float
 class Site(NamedTuple):
     """A place that can fail while the kernel runs: what to say, and the statement of the kernel's source it stands for.
 
-    `message` is a format template over `{0}` to `{3}`, the values that the kernel left to explain the failure.
+    `message` is a format template over `{0}` to `{3}`, the values that the kernel left to explain the failure; a second
+    line of it is the remedy.
     """
 
     kind: Literal["bounds", "empty", "memory", "value"]

@@ -54,7 +54,7 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
 
 
 def test_the_pages_with_programs_are_found() -> None:
-    assert PAGES == ["README.md", "docs/language.md"]
+    assert PAGES == ["README.md", "docs/command_line.md", "docs/language.md", "docs/testing.md"]
 
 
 @pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.py")))

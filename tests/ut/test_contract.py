@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from contract import RULES, Collected, numbers_of, read_rules, table
-from contract_mutations import MUTATIONS
+from contract import RULES, Collected, mutations, numbers_of, read_rules, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,10 +31,10 @@ def test_marks_name_rules() -> None:
             assert set(re.findall(r'"([^"]*)"', mark)) <= known, path
 
 
-@pytest.mark.parametrize("number", MUTATIONS)
+@pytest.mark.parametrize("number", mutations())
 def test_breakages_break_what_there_is_and_leave_nothing_behind(number: str) -> None:
     assert not RULES[number].because
-    with MUTATIONS[number]():
+    with mutations()[number]():
         pass
 
 

@@ -31,6 +31,7 @@ RANKS = {
     "jit": 10,
     "testing": 11,
     "cli": 12,
+    "__main__": 13,
 }
 # Facades re-export names of other packages lazily and hold no code of their own.
 FACADES = {

@@ -121,12 +121,19 @@ def same_mapping(a: View, b: View) -> bool:
         return True
     return (
         a.root is b.root
-        and a.address == b.address
         and a.dtype.get_byte() == b.dtype.get_byte()
-        and arith.same(a.offset, b.offset)
+        and _same_origin(a, b)
         and arith.same(a.row, b.row)
         and arith.same(a.col, b.col)
     )
+
+
+def _same_origin(a: View, b: View) -> bool:
+    """Whether their first elements are one; a constant distance may be part of the address or of the offset."""
+    if a.address == b.address:
+        return arith.same(a.offset, b.offset)
+    apart = const_dim(arith.sub(b.offset, a.offset))
+    return apart is not None and a.address - b.address == apart * a.dtype.get_byte()
 
 
 def disjoint(a: View, b: View) -> bool:
@@ -243,8 +250,8 @@ class ElementWrite(NamedTuple):
 class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
-    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "element" (index,
-    valid), "step", or the name of a reduction whose extent is empty.
+    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "sum" (valid, valid in
+    the product), "element" (index, valid), "step", or the name of a reduction whose extent is empty.
     """
 
     what: str

@@ -37,7 +37,7 @@ from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import TensorType
 from pypto.span import Span
 
-__all__ = ["Emitter", "Names", "Site", "Sites", "Touch", "c_name"]
+__all__ = ["STEP", "Emitter", "Names", "Site", "Sites", "Touch", "c_name"]
 
 
 class Site(NamedTuple):
@@ -396,16 +396,25 @@ _LINES = ("rows", "columns")
 
 
 def _message(what: str, axis: int) -> tuple[FaultKind, str]:
+    """What a check says when it fails, and on a second line what to do."""
     if what == "window":
-        return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}"
+        remedy = "correct the offset, or say with valid_shape= how much of the last window is data"
+        return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}\n{remedy}"
     if what == "extent":
-        return "bounds", f"the valid extent {{0}} of axis {axis} is not within 0..{{1}}"
+        remedy = "limit it where it is computed: pl.max(0, pl.min(n, {1}))"
+        return "bounds", f"the valid extent {{0}} of axis {axis} is not within 0..{{1}}\n{remedy}"
     if what == "operand":
         remedy = "fill the rest of it with pl.fillpad, or narrow the first operand with pl.set_validshape"
-        return "bounds", f"an operation on {{0}} {_LINES[axis]} reads an operand of which only {{1}} are valid: {remedy}"
+        return "bounds", f"an operation on {{0}} {_LINES[axis]} reads an operand of which only {{1}} are valid\n{remedy}"
+    if what == "sum":
+        remedy = "compute the extents in front of the loop, or say there what is valid: acc = pl.set_validshape(acc, rows, cols)"
+        return "bounds", f"a product of {{1}} {_LINES[axis]} is added to a sum that is valid in {{0}}\n{remedy}"
     if what == "element":
         remedy = "fill the rest of the tile with pl.fillpad, or read what is valid"
-        return "bounds", f"element {{0}} of axis {axis} is read, of which only {{1}} are valid: {remedy}"
+        return "bounds", f"element {{0}} of axis {axis} is read, of which only {{1}} are valid\n{remedy}"
     if what == "step":
-        return "value", "a loop step of 0"
-    return "empty", f"{what} of an empty region has no value"
+        return "value", STEP
+    return "empty", f"{what} of an empty region has no value\nput it under an `if` that asks whether there are elements"
+
+
+STEP = "a loop step of 0\na loop advances by a step other than 0"

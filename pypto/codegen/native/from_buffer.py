@@ -2,26 +2,37 @@
 
 In: a function of handles and destination writes.  Out: the same items the tile stage gives.  The current valid extents
 of a handle that owns its storage are those of its last `set_validshape`; a window's are those it was cut with.
+Boxes are the device's concern: matrices are stored line by line, and two readings of the same boxes, one transposed, are two
+readings of the same lines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pypto.codegen.native import windows
 from pypto.codegen.native.access import ONE, ZERO, ElementWrite, LaneOp, Operand, ScalarDef, View
 from pypto.codegen.native.from_tile import copy_program
+from pypto.codegen.native.products import matmul
 from pypto.codegen.native.rectangles import elements, flat_valid, pair
 from pypto.codegen.native.structure import Base
-from pypto.enums import TileLayout
+from pypto.dtypes import DataType
+from pypto.enums import MemorySpace, TileLayout
 from pypto.errors import InternalError, NotSupportedError
-from pypto.ir import arith, ops
+from pypto.ir import arith, ops, scalar
 from pypto.ir.expr import Call, ConstInt, Expr, Var, const_index
-from pypto.ir.opdef import FULL, SCALAR, Lanewise, OpDef
+from pypto.ir.layout import BoxLayout
+from pypto.ir.opdef import FULL, SCALAR, Lanewise, Matmul, OpDef
+from pypto.ir.ops.casts import cast_lanes
 from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType, TensorType, TileType
-from pypto.ir.types import ScalarType
+from pypto.ir.stmt import EvalStmt, IfStmt, Stmt, YieldStmt, flatten_to_stmts
+from pypto.ir.types import ScalarType, Type
 from pypto.span import Span
 
 __all__ = ["build"]
+
+_FLIP = {TileLayout.row_major: TileLayout.col_major, TileLayout.col_major: TileLayout.row_major}
 
 
 class BufferBuilder(Base):
@@ -48,6 +59,9 @@ class BufferBuilder(Base):
             raise InternalError(f"{self.function.name}: a device function calls '{call.op.name}'")
         if isinstance(op.semantics, Lanewise):
             self.lanewise(op, op.semantics, call, span)
+            return
+        if isinstance(op.semantics, Matmul):
+            self.product(call.args, ONE if op.semantics.acc is None else ZERO, op.concept, span)
             return
         handler = getattr(self, "on_" + op.name.replace(".", "_"), None)
         if handler is None:
@@ -92,12 +106,10 @@ class BufferBuilder(Base):
         self.valid[var] = flat_valid(valid)
 
     def described(self, t: BufferType, address: int) -> View:
-        if not t.layout.is_flat:
-            raise NotSupportedError("fractal layouts are not executed natively yet")
         rows, cols = _shape(t)
-        row, col = (cols, 1) if t.blayout is TileLayout.row_major else (1, rows)
+        row, col = _strides(t)
         high = address + rows * cols * t.dtype.get_byte()
-        return View(self.space(t.memory_space), t.dtype, address, ZERO, const_index(row), const_index(col), address, high)
+        return View(self.space(t.memory_space), t.dtype, address, ZERO, row, col, address, high)
 
     def on_buffer_set_validshape(self, var: Var | None, call: Call, span: Span) -> None:
         handle = call.args[0]
@@ -126,24 +138,63 @@ class BufferBuilder(Base):
         t = var.type
         assert isinstance(t, BufferType)
         source = self.view(call.args[0])
-        rows, cols = _shape(t)
-        row, col = (cols, 1) if t.blayout is TileLayout.row_major else (1, rows)
+        if not t.layout.is_flat:
+            self.views[var] = self.turned(source, call.args[0].type, t, span)
+            self.valid[var] = flat_valid(tuple(const_index(v) for v in t.valid_shape))
+            return
+        row, col = _strides(t)
         have, want = source.dtype.get_byte(), t.dtype.get_byte()
         offset = source.offset
         if have != want:
             offset = arith.floordiv(arith.mul(offset, const_index(have)), const_index(want))
-        self.views[var] = source.replace(dtype=t.dtype, offset=offset, row=const_index(row), col=const_index(col))
+        self.views[var] = source.replace(dtype=t.dtype, offset=offset, row=row, col=col)
         self.valid[var] = flat_valid(tuple(const_index(v) for v in t.valid_shape))
+
+    def turned(self, source: View, have: Type, want: BufferType, span: Span) -> View:
+        """The same boxes read as they are, or transposed."""
+        assert isinstance(have, BufferType)
+        if have.layout == want.layout and have.physical_shape == want.physical_shape:
+            return source
+        flipped = BoxLayout(_FLIP[have.blayout], _FLIP[have.slayout], have.fractal)
+        if want.layout == flipped and want.physical_shape == have.physical_shape[::-1]:
+            return source.transposed()
+        raise NotSupportedError("a relabel of a matrix that is no transposition is not executed natively", span)
 
     # -- data --
 
     def copy(self, dst: View, src: View, rect: tuple[Expr, Expr], name: str, span: Span) -> None:
         operand = Operand(FULL, src, None, src.dtype)
-        self.items.append(LaneOp(copy_program(dst.dtype), (operand,), dst, *rect, False, name, span))
+        # Sums leave the matrix unit in the tensor's type.
+        program = copy_program(dst.dtype) if src.dtype is dst.dtype else cast_lanes(src.dtype, dst.dtype, None)
+        self.items.append(LaneOp(program, (operand,), dst, *rect, False, name, span))
+
+    def product(self, operands: Sequence[Expr], fresh: Expr, name: str, span: Span) -> None:
+        """`operands`: handles of lhs, rhs and accumulator."""
+        a, b, c = operands
+        (m, k), (held, n) = self.rect(a), self.rect(b)
+        t = b.type
+        assert isinstance(t, BufferType)
+        if not arith.same(held, const_index(_shape(t)[0])):
+            self.check(windows.rows_check(k, held, span))
+        dst = self.view(c)
+        assert isinstance(c.type, BufferType)
+        whole = all(arith.same(x, y) for x, y in zip((m, n), _whole(c.type), strict=True))
+        keeps = not (arith.is_const(fresh, 1) and whole)
+        self.items.append(matmul(dst, self.view(a), self.view(b), (m, k, n), fresh, keeps, span, name))
+
+    def branch(self, s: IfStmt) -> None:
+        """A branch between the two forms of one product is a product whose sums start afresh under a condition."""
+        first, later = (_one_call(b) for b in (s.then_body, s.else_body))
+        if first is not None and later is not None and _are_one_product(first, later):
+            self.product(first.args, scalar.cast(s.condition, DataType.INDEX, s.span), "matmul_acc", first.span)
+        else:
+            super().branch(s)
 
     def on_buffer_copy(self, var: Var | None, call: Call, span: Span) -> None:
-        assert isinstance(call.args[1].type, BufferType)
-        self.copy(self.view(call.args[1]), self.view(call.args[0]), _whole(call.args[1].type), "copy", span)
+        t = call.args[1].type
+        assert isinstance(t, BufferType)
+        rect = self.rect(call.args[1]) if t.memory_space is MemorySpace.Vec else _whole(t)
+        self.copy(self.view(call.args[1]), self.view(call.args[0]), rect, "copy", span)
 
     def on_buffer_extract(self, var: Var | None, call: Call, span: Span) -> None:
         source = call.args[0]
@@ -216,6 +267,30 @@ def _shape(t: BufferType) -> tuple[int, int]:
     if len(n) > 2:
         raise InternalError(f"a buffer of rank {len(n)}")
     return (1, n[0]) if len(n) == 1 else (n[0], n[1])
+
+
+def _strides(t: BufferType) -> tuple[Expr, Expr]:
+    """Elements from one row, and from one column, to the next.
+
+    Of a matrix, lines run along the boxes of its usual layout: rows, unless it is the transposed reading of another.
+    """
+    rows, cols = _shape(t)
+    by_row = t.blayout is TileLayout.row_major
+    if not t.layout.is_flat:
+        by_row = (t.slayout is TileLayout.row_major) is not (t.memory_space is MemorySpace.Right)
+    return (const_index(cols), ONE) if by_row else (ONE, const_index(rows))
+
+
+def _one_call(body: Stmt | None) -> Call | None:
+    """The call that is all that a region does."""
+    stmts = [s for s in flatten_to_stmts(body) if not (isinstance(s, YieldStmt) and not s.value)]
+    only = stmts[0] if len(stmts) == 1 else None
+    return only.expr if isinstance(only, EvalStmt) and isinstance(only.expr, Call) else None
+
+
+def _are_one_product(first: Call, later: Call) -> bool:
+    forms = (first.op.name, later.op.name) == ("buffer.matmul", "buffer.matmul_acc")
+    return forms and all(a is b for a, b in zip(first.args, later.args, strict=True))
 
 
 def _whole(t: BufferType) -> tuple[Expr, Expr]:

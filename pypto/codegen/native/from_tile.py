@@ -27,7 +27,7 @@ from pypto.codegen.native.access import (
 )
 from pypto.codegen.native.kinds import HANDLERS
 from pypto.codegen.native.partial import partial
-from pypto.codegen.native.products import depth_check, product
+from pypto.codegen.native.products import depth_check, product, sum_checks
 from pypto.codegen.native.rectangles import dtype_of, elements, extents, flat_valid, need, pair, strides, valid_rect, whole
 from pypto.codegen.native.structure import Base
 from pypto.dtypes import DataType
@@ -41,6 +41,7 @@ from pypto.ir.ops.casts import cast_lanes
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.ir.types import Type
+from pypto.ir.verify.sums import Undefined, first_products
 from pypto.span import Span
 
 __all__ = ["build", "copy_program", "pad_value"]
@@ -68,6 +69,7 @@ class TileBuilder(Base):
         self.addressed = addressed
         self.views: dict[Var, View] = {}
         self.private: dict[Var, int] = {}  # addresses of identities that have none
+        self.first: dict[Var, Undefined] | None = None  # the products that may be the first of their sums
 
     # -- places --
 
@@ -109,8 +111,10 @@ class TileBuilder(Base):
         if isinstance(var.type, TileType):
             source = self.view(value)
             self.views[var] = source
-            if var.type.memref is not None and value.type.layout == var.type.layout:  # type: ignore[attr-defined]
-                self.require(same_mapping(self.place(var), source) or not _dense(source, value.type), var, "an alias moves")
+            # Of a window at a run-time offset the memref only says what it lies in.
+            placed = var.type.memref is not None and isinstance(source.offset, ConstInt) and _dense(source, value.type)
+            if placed and value.type.layout == var.type.layout:  # type: ignore[attr-defined]
+                self.require(same_mapping(self.place(var), source), var, "an alias moves")
         else:
             super().alias(var, value)
 
@@ -178,6 +182,9 @@ class TileBuilder(Base):
         if s.acc is not None:
             rows, cols = whole(var.type)
             self.copy(dst, self.view(call.args[s.acc]), rows, cols, op.concept, span)
+            if self.first is None:
+                self.first = first_products(self.function)
+            self.items += sum_checks(s, call, self.first.get(var), span)
         self.check(depth_check(s, call, span))
         operands = [self.view(call.args[i]) for i in (s.lhs, s.rhs, s.bias) if i is not None]
         self.items += product(op, s, dst, operands, call, span)

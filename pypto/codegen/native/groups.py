@@ -267,7 +267,8 @@ def _orderly(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], 
                 if _in_register(p, r, step, ws, wp.kind):
                     continue
             per_row = p.kind == ROW_VALUE or r.pattern == ROW
-            new.append(Access(step, r.view, per_row, r.pattern == COL, p.turned, False))
+            # A byte of a mask has the bits of eight columns.
+            new.append(Access(step, r.view, per_row, r.pattern in (COL, MASK), p.turned, False))
         if k in stored:
             per_row = p.kind in (ROW_VALUE, REDUCE_ROW)
             new.append(Access(step, op.dst, per_row, p.kind == REDUCE_COL, p.turned, True))

@@ -25,7 +25,7 @@ __all__ = ["HANDLERS"]
 
 _HEADER = "pypto_index.h"
 _INDEX = {DataType.INT32: "i32", DataType.INT16: "i16"}
-_FAULT = "the index {0} leads to no valid element"
+_FAULT = "the index {0} leads to no valid element\ncorrect the index, or say with gather_oob= what it gives"
 
 
 def _bits(v: View) -> str:

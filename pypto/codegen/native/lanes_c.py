@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pypto.codegen.native.scalars import float_text
+from pypto.dtypes import DataType, nearest
 from pypto.errors import InternalError
 from pypto.ir.lanes import Instr, LaneProgram
 
@@ -35,10 +36,7 @@ def lane_const(value: float, type: str) -> str:
     if type in ("f32", "f64"):
         return float_text(float(value), "f" if type == "f32" else "")
     if type in ("f16", "bf16"):
-        from pypto.codegen.native.scalars import round_const
-        from pypto.dtypes import DataType
-
-        rounded = round_const(float(value), DataType.FP16 if type == "f16" else DataType.BF16)
+        rounded = nearest(float(value), DataType.FP16 if type == "f16" else DataType.BF16)
         return f"pp_f32_to_{type}({float_text(rounded)})"
     n = int(value)
     if type == "i64":

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.device import DeviceCode, symbols_of
-from pypto.codegen.native.emit import Sites, c_name
+from pypto.codegen.native.emit import STEP, Sites, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.scalars import C_TYPES, scalar_type
-from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed
+from pypto.codegen.native.structure import is_idle
+from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, number_out_of_a_kernel
 from pypto.dtypes import DataType
-from pypto.errors import CompileError, InternalError, NotSupportedError
+from pypto.errors import CompileError, NotSupportedError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.program import Function
@@ -173,7 +174,7 @@ class EntryWriter(TensorValues):
         if isinstance(s, AssignStmt):
             self.assign(s)
         elif isinstance(s, EvalStmt):
-            if isinstance(s.expr, Call):
+            if isinstance(s.expr, Call) and not is_idle(s.expr):
                 self.call(None, s.expr, s.span)
         elif isinstance(s, IfStmt):
             self.branch(s)
@@ -190,7 +191,7 @@ class EntryWriter(TensorValues):
         elif isinstance(s, ContinueStmt):
             self.w.line("continue;")
         else:
-            raise NotSupportedError(f"{type(s).__name__} in an orchestration function is not executed on the host yet", s.span)
+            raise NotSupportedError("such scopes are not executed on the host", s.span, "write pl.Level.CORE_GROUP")
 
     def assign(self, s: AssignStmt) -> None:
         v = s.value
@@ -273,7 +274,7 @@ class EntryWriter(TensorValues):
     def loop(self, s: ForStmt) -> None:
         self.begin(s)
         if not isinstance(s.step, ConstInt):
-            site = self.sites.add("value", "a loop step of 0", s.span)
+            site = self.sites.add("value", STEP, s.span)
             self.w.line(f"if ({self.expr(s.step)} == 0) {{")
             self.w.line(f"    return pp_fault(call, {site}, 0, 0, 0);")
             self.w.line("}")
@@ -326,9 +327,7 @@ class EntryWriter(TensorValues):
         code, wrapper = self.devices.get(call.op.name), self.wrappers.get(call.op.name)
         callee = code.function if code is not None else wrapper
         if callee is None:
-            raise NotSupportedError(
-                f"a call of '{call.op.name}' is not executed on the host yet", span, "call kernels, or make it inline"
-            )
+            raise NotSupportedError(f"a call of '{call.op.name}' is not executed here", span, "call kernels, or make it inline")
         outer = self.position
         count = call.attrs.get("core_num")
         with nullcontext() if count is None else self.blocks(count, span):
@@ -389,7 +388,7 @@ class EntryWriter(TensorValues):
         """A loop over the blocks of a launch around what is written inside."""
         block, blocks = self.names.fresh("block_"), self.names.fresh("blocks_")
         self.w.line(f"const int64_t {blocks} = {count if isinstance(count, int) else self.expr(count)};")
-        site = self.sites.add("value", "a launch of {0} blocks: their number must be positive", span)
+        site = self.sites.add("value", "a launch of {0} blocks\nask first, with an `if`, whether there are any", span)
         self.w.line(f"if ({blocks} < 1) {{")
         self.w.line(f"    return pp_fault(call, {site}, {blocks}, 0, 0);")
         self.w.line("}")
@@ -421,7 +420,7 @@ class EntryWriter(TensorValues):
         for v in values:
             at = next((i for i, p in enumerate(callee.params) if p is v), None)
             if at is None:
-                raise InternalError(f"{callee.name} returns something that is not a parameter")
+                raise number_out_of_a_kernel(v, last)
             results.append(self.tensor(call.args[at]))
         if len(results) == 1 and isinstance(var.type, TensorType):
             self.tensors[var] = results[0]

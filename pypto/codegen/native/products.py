@@ -10,10 +10,11 @@ from pypto.ir import arith, scalar
 from pypto.ir.expr import Call, ConstBool, Expr
 from pypto.ir.lanes import LaneProgram, lane_type
 from pypto.ir.opdef import COL, Matmul, OpDef
-from pypto.ir.shaped import TileType
+from pypto.ir.shaped import TileType, is_less
+from pypto.ir.verify.sums import Undefined, all_of, product_extents
 from pypto.span import Span
 
-__all__ = ["depth_check", "product"]
+__all__ = ["depth_check", "matmul", "product", "sum_checks"]
 
 _SUFFIX = {DataType.FP32: "f32", DataType.FP16: "f16", DataType.BF16: "bf16", DataType.INT8: "i8"}
 
@@ -29,7 +30,6 @@ def product(op: OpDef, form: Matmul, dst: View, operands: list[View], call: Call
         raise InternalError(f"{op.name}: operands are no matrices")
     rows, depth = x.valid
     cols = y.valid[1]
-    function = f"pp_matmul_{_SUFFIX[x.dtype]}"
     made: list[Routine | LaneOp] = []
     fresh = _fresh(form, call)
     if bias:
@@ -39,11 +39,26 @@ def product(op: OpDef, form: Matmul, dst: View, operands: list[View], call: Call
         made.append(LaneOp(start, (Operand(COL, bias[0], None, t),), dst, rows, cols, False, "bias", span))
         fresh = ZERO
     keeps = form.acc is not None or bool(bias)
-    # An accumulator that starts afresh does so wherever it is valid, also where no product is added to it.
-    whole = call.args[form.acc].type if form.acc is not None else None
-    height, width = whole.valid if isinstance(whole, TileType) else (rows, cols)
-    numbers = (rows, depth, cols, fresh, height, width)
-    return [*made, Routine(function, "pypto_matmul.h", dst, (a, b), numbers, keeps, None, op.concept, span)]
+    return [*made, matmul(dst, a, b, (rows, depth, cols), fresh, keeps, span, op.concept)]
+
+
+def matmul(
+    dst: View,
+    a: View,
+    b: View,
+    extents: tuple[Expr, Expr, Expr],
+    fresh: Expr,
+    keeps: bool,
+    span: Span,
+    name: str,
+) -> Routine:
+    """The routine that adds a product to `dst`.
+
+    `extents`: M, K, N.  `fresh`: 1 where the sums start at 0.  `keeps`: elements of `dst` beside the product, or what it is
+    added to, count.
+    """
+    numbers = (*extents, fresh)
+    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", "pypto_matmul.h", dst, (a, b), numbers, keeps, None, name, span)
 
 
 def _fresh(form: Matmul, call: Call) -> Expr:
@@ -54,6 +69,29 @@ def _fresh(form: Matmul, call: Call) -> Expr:
     if init is None or isinstance(init, ConstBool):
         return ONE if init is not None and init.value else ZERO
     return scalar.cast(init, DataType.INDEX, call.span)
+
+
+def sum_checks(form: Matmul, call: Call, undefined: Undefined | None, span: Span) -> list[Check]:
+    """A product lies within the sum that it is added to; the first one (`undefined`: when it is) makes all that is valid.
+
+    What is known is not checked.
+    """
+    assert form.acc is not None
+    acc = call.args[form.acc].type
+    assert isinstance(acc, TileType)
+    unequal = [(n, held, i) for i, (n, held) in enumerate(zip(product_extents(call, form), acc.valid, strict=True))]
+    unequal = [x for x in unequal if not arith.same(*x[:2])]
+    beyond = tuple(
+        (scalar.le(n, held), i, (held, n, ZERO))
+        for n, held, i in unequal
+        if not is_less(n, held) and not arith.same(held, acc.shape[i])
+    )
+    made = [Check("sum", beyond, (), span)] if beyond else []
+    if undefined is not None and unequal:
+        first = _fresh(form, call) if undefined.when is None else scalar.cast(all_of(undefined.when), DataType.INDEX, span)
+        whole = tuple((scalar.eq(n, held), i, (held, n, ZERO)) for n, held, i in unequal)
+        made.append(Check("sum", whole, (first,) if undefined.when != () else (), span))
+    return made
 
 
 def depth_check(form: Matmul, call: Call, span: Span) -> Check | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pypto.dtypes import DataType
+from pypto.dtypes import DataType, nearest
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import scalar
 from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, UnaryExpr, Var
@@ -98,32 +98,12 @@ def int_text(value: int, dtype: DataType) -> str:
     return f"{value}u" if dtype is DataType.UINT32 else str(value)
 
 
-def round_const(value: float, dtype: DataType) -> float:
-    """A double rounded once, to nearest even, to a float dtype."""
-    import numpy as np
-
-    if dtype is DataType.BF16:
-        return _round_bf16(value)
-    with np.errstate(over="ignore"):
-        return float(np.float16(value) if dtype is DataType.FP16 else np.float32(value))
-
-
-def _round_bf16(value: float) -> float:
-    if value != value or math.isinf(value) or value == 0:
-        return value
-    _, e = math.frexp(value)  # value = m * 2**e with |m| in [0.5, 1)
-    quantum = max(e - 8, -133)  # 8 significant bits; the smallest subnormal is 2**-133
-    scaled = math.ldexp(value, -quantum)
-    rounded = math.ldexp(float(round(scaled)), quantum)  # round() is half to even and exact here
-    return math.copysign(math.inf, value) if abs(rounded) > 3.3895313892515355e38 else rounded
-
-
 def const_text(e: ConstInt | ConstFloat | ConstBool) -> str:
     if isinstance(e, ConstBool):
         return "true" if e.value else "false"
     if isinstance(e, ConstInt):
         return int_text(e.value, e.dtype)
-    return float_text(round_const(e.value, e.dtype))
+    return float_text(nearest(e.value, e.dtype))
 
 
 def expr_text(e: Expr, names: Mapping[Var, str]) -> str:

@@ -26,7 +26,7 @@ def _routine(
     b: TileBuilder, name: str, dst: View, sources: tuple[View, ...], numbers: tuple[Expr, ...], what: str, op: OpDef, span: Span
 ) -> None:
     function = f"pp_{name}_{_SUFFIX[dst.dtype]}"
-    fault = f"{op.concept}: {{0}} valid columns are no whole number of {what}"
+    fault = f"{op.concept}: {{0}} valid columns are no whole number of {what}\nfill the rest of the row first, pl.fillpad"
     b.items.append(Routine(function, "pypto_sort.h", dst, sources, numbers, False, ("bounds", fault), op.concept, span))
 
 

@@ -10,7 +10,7 @@ from pypto.codegen.native.access import ZERO, Check, ForItem, IfItem, Item, Regi
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import InternalError, NotSupportedError
-from pypto.ir import scalar
+from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, ConstInt, Expr, TupleGetItemExpr, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType
@@ -18,7 +18,13 @@ from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stm
 from pypto.ir.types import ScalarType
 from pypto.span import Span
 
-__all__ = ["Base"]
+__all__ = ["Base", "is_idle"]
+
+
+def is_idle(c: Call) -> bool:
+    """Whether a call that nobody has the result of does nothing."""
+    op = ops.of(c)
+    return op is not None and op.is_pure(c.kwargs)
 
 
 class Base:
@@ -66,7 +72,7 @@ class Base:
         if isinstance(s, AssignStmt):
             self.assign(s)
         elif isinstance(s, EvalStmt):
-            if isinstance(s.expr, Call):
+            if isinstance(s.expr, Call) and not is_idle(s.expr):
                 self.call(None, s.expr, s.span)
         elif isinstance(s, IfStmt):
             self.branch(s)

@@ -17,15 +17,18 @@ from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.scalars import expr_text, float_text, scalar_type, stored_text
 from pypto.codegen.native.writer import Writer
 from pypto.enums import MemorySpace
-from pypto.errors import InternalError, NotSupportedError
+from pypto.errors import Error, InternalError, NotSupportedError
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var, const_index
 from pypto.ir.layout import physical_bytes
 from pypto.ir.ops.rearrange import transposed_axes
 from pypto.ir.shaped import TensorType, TensorView, const_dims
+from pypto.ir.stmt import Stmt
+from pypto.ir.types import ScalarType
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
-__all__ = ["TensorValue", "TensorValues", "is_packed"]
+__all__ = ["TensorValue", "TensorValues", "is_packed", "number_out_of_a_kernel"]
 
 
 class TensorValue(NamedTuple):
@@ -34,6 +37,17 @@ class TensorValue(NamedTuple):
     pointer: str
     type: TensorType
     param: int | None
+
+
+def number_out_of_a_kernel(value: Expr, returned: Stmt) -> Error | InternalError:
+    """Kernels hand back what they have written; a number that they compute stays in them."""
+    if not isinstance(value.type, ScalarType):
+        return InternalError(f"a kernel returns {value!r}, which is no parameter")
+    span = value.span if value.span.is_valid() else returned.span
+    name = user_name(value) if isinstance(value, Var) else ""
+    what = f"the number '{name}' is used" if name else "a number is used"
+    remedy = f"compute it outside of the kernel, or write it into a tensor there, pl.write(t, [0], {name or 'n'}), and read that"
+    return NotSupportedError(f"{what} outside of the kernel that computes it", span, remedy)
 
 
 class TensorValues:
@@ -74,7 +88,8 @@ class TensorValues:
                 size = str(t.dtype.get_byte())
                 for extent in t.shape:
                     size = f"pp_bytes({size}, {self.expr(extent)})"
-                site = self.sites.add("memory", f"no memory for the temporary tensor '{var.name_hint}' of {{0}} bytes", span)
+                what = f"no memory for the temporary tensor '{var.name_hint}' of {{0}} bytes\nwork on smaller tensors"
+                site = self.sites.add("memory", what, span)
                 self.w.line(f"{kind} *const {name} = ({kind} *)call->arena->alloc(call->arena, {size});")
                 self.w.line(f"if ({name} == 0) {{")
                 self.w.line(f"    return pp_fault(call, {site}, {size}, 0, 0);")

@@ -14,6 +14,7 @@ from pypto.codegen.native.device import DeviceCode, emit_device, symbols_of
 from pypto.codegen.native.emit import Site, Sites
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.orchestration import Entry, emit_entry
+from pypto.codegen.native.tasks import in_program_order
 from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, FunctionType, ParamDirection
 from pypto.errors import InternalError, NotSupportedError
@@ -63,6 +64,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     addressed: tiles have final addresses (False: allocations are identities, placed here).  optimize: False keeps
     every operation apart and every tile in memory.
     """
+    program = program.with_functions(f if f.is_device else in_program_order(f) for f in program.function_list)
     main = program.get_function(entry)
     if main is None:
         raise InternalError(f"the program has no function '{entry}'")

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace, TileLayout
+from pypto.enums import MemorySpace
 from pypto.ir.expr import ConstInt, Expr
 from pypto.ir.opdef import SCALAR, Lanewise, OpDef, Operand, Site, Special
-from pypto.ir.ops.buffer_rules import R, W, same_descriptors
+from pypto.ir.ops import buffer_matrix
+from pypto.ir.ops.buffer_matrix import MATRIX, check_drain, check_relabel
+from pypto.ir.ops.buffer_rules import R, W, is_dense_vec, same_descriptors
 from pypto.ir.ops.lanefns import copy, lanes
 from pypto.ir.ops.rules import D
 from pypto.ir.shaped import BufferType, TensorType, const_dim
@@ -22,7 +24,6 @@ __all__ = ["OPS"]
 
 _VOID = VoidType.get()
 _RELABELS = (D.FP16, D.BF16, D.FP32, D.INT16, D.INT32, D.UINT8)
-_MATRIX = (MemorySpace.Mat, MemorySpace.Left, MemorySpace.Right, MemorySpace.Acc)
 
 
 def _extents(s: Site, i: int, count: int, what: str) -> tuple[Expr, ...]:
@@ -77,14 +78,9 @@ def _set_validshape(s: Site) -> Type:
     return _VOID
 
 
-def _is_dense_vec(t: BufferType) -> bool:
-    flat = t.blayout is TileLayout.row_major and t.slayout is TileLayout.none_box
-    return len(t.physical_shape) == 2 and t.memory_space is MemorySpace.Vec and flat
-
-
 def _subview(s: Site) -> Type:
     src, t = s.buffer(0), _given(s)
-    if not _is_dense_vec(src) or not _is_dense_vec(t):
+    if not is_dense_vec(src) or not is_dense_vec(t):
         s.reject("a subview needs rank-2 row-major Vec buffers")
     if src.dtype is not t.dtype:
         s.reject("a subview must keep the element type")
@@ -97,6 +93,8 @@ def _subview(s: Site) -> Type:
             s.reject(f"offset {c} on dimension {i} is negative")
         if c is not None and c + n > m:
             s.reject(f"window [{c}, {c + n}) exceeds source capacity on dimension {i} ({m})")
+    if 0 in t.valid_shape:
+        s.reject(f"constant valid extents of a view must be positive, got {t.valid_shape}")
     if len(s) > 2:
         values = _extents(s, 2, 2, "valid extents")
         for i, (v, have) in enumerate(zip(values, t.valid_shape, strict=True)):
@@ -122,11 +120,10 @@ def _reshape(s: Site) -> Type:
         s.reject("a reshape keeps the memory space and needs equal physical byte sizes")
     if any(v < 0 for v in (*src.valid_shape, *t.valid_shape)):
         s.reject("a reshape needs static valid extents")
-    if src.memory_space in _MATRIX:
-        if src.dtype is not t.dtype:
-            s.reject("a matrix relabel keeps the element type")
+    if src.memory_space in MATRIX:
+        check_relabel(s, src, t)
         return t
-    if not _is_dense_vec(src) or not _is_dense_vec(t):
+    if not is_dense_vec(src) or not is_dense_vec(t):
         s.reject("a reshape needs dense rank-2 buffers")
     for b in (src, t):
         if b.dtype not in _RELABELS:
@@ -153,7 +150,9 @@ def _transfer(s: Site, buffer: int, gm: int, offsets: int, valids: int, spaces: 
     b, t = s.buffer(buffer), s.tensor(gm)
     if b.memory_space not in spaces:
         s.reject(f"does not support {b.memory_space.name} buffers")
-    if b.dtype is not t.dtype and not (b.memory_space is MemorySpace.Acc and _acc_drain(s, b.dtype, t.dtype)):
+    if b.memory_space is MemorySpace.Acc:
+        check_drain(s, b.dtype, t.dtype)
+    elif b.dtype is not t.dtype:
         s.reject(f"the tensor is {t.dtype}, the buffer {b.dtype}: a transfer does not convert")
     view = t.tensor_view
     if len(t.shape) != 2 or (view is not None and view.stride):
@@ -177,12 +176,6 @@ def _check_bounds(s: Site, at: tuple[Expr, ...], extents: tuple[Expr, ...], t: T
             s.reject(f"offset {a} on dimension {i} is negative")
         if a is not None and b is not None and c is not None and a + b > c:
             s.reject(f"window [{a}, {a + b}) exceeds GM tensor physical or valid dimension {i} ({c})")
-
-
-def _acc_drain(s: Site, have: DataType, want: DataType) -> bool:
-    if have is D.FP32 and want in (D.FP16, D.BF16):
-        return True
-    s.reject(f"cannot convert {have} to {want} without a scale")
 
 
 def _extract(s: Site) -> Type:
@@ -264,7 +257,7 @@ OPS: tuple[OpDef, ...] = (
         Special("copy"),
         effects=(R, W),
         pto="tmov",
-        doc="src into dst",
+        doc="src into dst: in Vec what is valid, into matrix memory all of it",
     ),
     OpDef(
         "buffer.load",
@@ -294,6 +287,7 @@ OPS: tuple[OpDef, ...] = (
         pto="textract",
         doc="a window of src into dst",
     ),
+    *buffer_matrix.OPS,
     OpDef(
         "buffer.full",
         (Operand("scalar", "scalar"), Operand("dst", _B)),

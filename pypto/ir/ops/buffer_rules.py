@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace
+from pypto.enums import MemorySpace, TileLayout
 from pypto.ir.opdef import SCALAR, Attr, Lanewise, OpDef, Operand, Site
 from pypto.ir.ops.rules import RW, R, W
 from pypto.ir.shaped import BufferType
 from pypto.ir.types import Type, VoidType
 
-__all__ = ["RW", "R", "W", "elementwise_buffer", "same_descriptors"]
+__all__ = ["RW", "R", "W", "elementwise_buffer", "is_dense_vec", "same_descriptors"]
+
+
+def is_dense_vec(t: BufferType) -> bool:
+    """Whether a buffer is a matrix in vector memory, row by row."""
+    flat = t.blayout is TileLayout.row_major and t.slayout is TileLayout.none_box
+    return len(t.physical_shape) == 2 and t.memory_space is MemorySpace.Vec and flat
 
 
 def same_descriptors(s: Site, a: BufferType, b: BufferType, what: str) -> None:

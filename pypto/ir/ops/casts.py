@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pypto.dtypes import DataType
+from pypto.dtypes import DataType, nearest
 from pypto.ir.expr import ConstBool, ConstFloat, ConstInt, Expr
 from pypto.ir.lanes import Builder, Lane, LaneProgram, lane_type, program
 from pypto.ir.opdef import FULL, Attr, Dsl, DslContext, Lanewise, OpDef, Operand, OpRejected, Param, Sample, Site
@@ -237,6 +237,8 @@ def _cast_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
 
 
 def _cast_scalar(x: Expr, target: DataType) -> Expr:
+    if isinstance(x, ConstFloat) and target.is_float():
+        return ConstFloat(nearest(x.value, target), target, x.span)  # what casts it again begins with the rounded value
     if isinstance(x.type, ScalarType) and x.type.dtype is target:
         return x
     if isinstance(x, ConstInt) and target.is_int():
@@ -245,8 +247,8 @@ def _cast_scalar(x: Expr, target: DataType) -> Expr:
         return ConstInt(value - (1 << bits) if target.is_signed_int() and value >> (bits - 1) else value, target, x.span)
     if isinstance(x, ConstInt) and abs(x.value) > 1 << 53:
         return scalar_cast(x, target, x.span)  # a double would round it a first time
-    if isinstance(x, (ConstInt, ConstFloat, ConstBool)) and target.is_float():
-        return ConstFloat(float(x.value), target, x.span)
+    if isinstance(x, (ConstInt, ConstBool)) and target.is_float():
+        return ConstFloat(nearest(float(x.value), target), target, x.span)
     return scalar_cast(x, target, x.span)
 
 

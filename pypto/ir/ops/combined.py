@@ -63,7 +63,8 @@ _REM = (D.FP32, D.INT32)
 
 def _as_needed(value: Expr, x: Expr) -> Expr:
     """A scalar in the element type of x."""
-    assert isinstance(x.type, ShapedType)
+    if not isinstance(x.type, ShapedType):
+        raise OpRejected("the first operand must be a tile", "put the tile first, and the number second", TypeError)
     return element_scalar(value, x.type.dtype)
 
 

@@ -146,7 +146,7 @@ _TRIANGLE_PARAMS = (
     Param("upper", "attr", False),
 )
 DSL: tuple[Dsl, ...] = (
-    Dsl("arange", ("",), _SEQUENCE_PARAMS, _sequence_build, _SEQUENCE_DOC),
+    Dsl("arange", ("", "tensor"), _SEQUENCE_PARAMS, _sequence_build, _SEQUENCE_DOC),
     Dsl("ci", ("tensor", "tile"), _SEQUENCE_PARAMS, _sequence_build, _SEQUENCE_DOC),
     Dsl("tri", ("", "tile"), _TRIANGLE_PARAMS, _triangle_build, _TRIANGLE_DOC),
 )

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
+from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, MakeTuple
 from pypto.ir.opdef import Dsl, DslContext, OpRejected, Param
 from pypto.ir.ops.gather_compare import compare_columns
@@ -149,7 +150,17 @@ def _scatter_update(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
         _refuse("pl.scatter_update: index and src are needed", "pl.scatter_update(x, index, src)")
     level = level_of("scatter_update", space, (x, index, src))
     kwargs = {} if dim is None else {"dim": _dim("scatter_update", dim)}
-    return ctx.op(f"{level}.scatter_update", (x, index, src), kwargs)
+    made = ctx.op(f"{level}.scatter_update", (_as_rows(ctx, level, x), index, _as_rows(ctx, level, src)), kwargs)
+    shape = x.type.shape
+    return made if len(shape) == 2 else ctx.op(f"{level}.reshape", (made, MakeTuple(shape)))
+
+
+def _as_rows(ctx: DslContext, level: str, x: Expr) -> Expr:
+    """Four dimensions as rows: all axes but the last count them."""
+    t = x.type
+    if not isinstance(t, ShapedType) or len(t.shape) != 4:
+        return x
+    return ctx.op(f"{level}.reshape", (x, MakeTuple((arith.product(t.shape[:-1]), t.shape[-1]))))
 
 
 def _mscatter(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:

@@ -12,9 +12,9 @@ from math import lcm
 from typing import Any
 
 from pypto.dtypes import DataType as D
-from pypto.enums import MemorySpace, TileLayout
+from pypto.enums import CompactMode, MemorySpace, TileLayout
 from pypto.ir import arith
-from pypto.ir.expr import Call, ConstBool, Expr, MakeTuple, const_index
+from pypto.ir.expr import Call, ConstBool, Expr, MakeTuple, Var, const_index
 from pypto.ir.layout import box_of, implicit_layout
 from pypto.ir.opdef import Attr, Dsl, DslContext, Lower, Matmul, OpDef, Operand, OpRejected, Param, Site, Special
 from pypto.ir.ops.rules import RW, R, broadcast, dim_text, falls_short, level_of, same_dtype, shape_text
@@ -72,8 +72,11 @@ def _product(s: Site, a: ShapedType, b: ShapedType, a_trans: bool = False, b_tra
 
 
 def _in_acc(shape: Dims, valid: Dims, dtype: D) -> TileType:
+    """Products are written at the row distance of their valid rows; where that may not be the stored rows, the type says so."""
     layout = implicit_layout(MemorySpace.Acc, tuple(const_dim(d) for d in shape))
-    view = TileView(valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
+    plain = len(shape) != 2 or const_dim(shape[0]) == 16 or arith.same(shape[0], valid[0])
+    compact = CompactMode.null if plain else CompactMode.normal
+    view = TileView(valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal, compact=compact)
     return TileType(shape, dtype, None, view, MemorySpace.Acc)
 
 
@@ -99,7 +102,7 @@ def _in_rows(s: Site, shape: Dims) -> Dims:
 def _tile_acc(s: Site) -> Type:
     acc, a, b = s.tile(0), s.tile(1), s.tile(2)
     dtype = accumulator(s, a, b)
-    shape, valid = _product(s, a, b)
+    shape, valid = _product(s, a, b, bool(s.kwargs.get("a_trans")), bool(s.kwargs.get("b_trans")))
     shape = _in_rows(s, shape)
     _check_acc(s, acc, shape, valid, dtype)
     return acc.replace(memref=None)
@@ -248,12 +251,16 @@ def _operand(lo: Lower, call: Call, args: tuple[Expr, ...], i: int, turned: bool
     return lo.emit("tile.transpose_view", (t,), None, "turned") if turned else t
 
 
+def _batches(lo: Lower, call: Call, args: tuple[Expr, ...], name: str, factors: tuple[int, int]) -> Var:
+    """A product of batches, as keywords say which operands are turned."""
+    turned = {k: True for k in ("a_trans", "b_trans") if call.kwargs.get(k)}
+    return lo.emit(name, (lo.boxed(call, args, i) if i in factors else a for i, a in enumerate(args)), turned)
+
+
 def _matmul_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     _check_depth(call, call.args[0], call.args[1])
     if len(call.type.shape) > 2:  # type: ignore[attr-defined]
-        turned = {k: True for k in ("a_trans", "b_trans") if call.kwargs.get(k)}
-        operands = tuple(lo.boxed(call, args, i) for i in (0, 1))
-        return lo.narrowed(lo.emit("tile.batch_matmul", operands, turned), call.type)
+        return lo.narrowed(_batches(lo, call, args, "tile.batch_matmul", (0, 1)), call.type)
     a = _operand(lo, call, args, 0, bool(call.kwargs.get("a_trans")))
     b = _operand(lo, call, args, 1, bool(call.kwargs.get("b_trans")))
     return lo.narrowed(lo.emit("tile.matmul", (a, b)), call.type)
@@ -266,9 +273,11 @@ def _acc_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
             "begin with acc = pl.create_tensor(...) and init_cond=(k == 0), or with acc = pl.matmul(...)",
         )
     _check_depth(call, call.args[1], call.args[2])
+    if len(call.type.shape) > 2:  # type: ignore[attr-defined]
+        return _batches(lo, call, args, "tile.batch_matmul_acc", (1, 2))
     a = _operand(lo, call, args, 1, bool(call.kwargs.get("a_trans")))
     b = _operand(lo, call, args, 2, bool(call.kwargs.get("b_trans")))
-    return lo.emit("tile.matmul_acc", (args[0], a, b, *args[3:]))
+    return lo.narrowed(lo.emit("tile.matmul_acc", (args[0], a, b, *args[3:])), call.type)
 
 
 # -- the language --------------------------------------------------------------------------------------------------
@@ -351,7 +360,7 @@ _INIT = Operand("init_cond", "scalar", optional=True)
 _TURN = tuple(Attr(n, (bool,)) for n in ("a_trans", "b_trans"))
 _PHASE = Attr("acc_phase", (str,))
 _DTYPES = tuple(_SUM)
-_ACC_DOC = "acc + lhs x rhs, in place; init_cond true: lhs x rhs"
+_ACC_DOC = "acc + lhs x rhs, in place; init_cond true, or nothing added to acc yet: lhs x rhs"
 
 
 def _tensor_ops() -> tuple[OpDef, ...]:
@@ -364,6 +373,7 @@ def _tensor_ops() -> tuple[OpDef, ...]:
             effects=(R, R),
             attrs=(Attr("out_dtype", (D,)), *_TURN, Attr("c_matrix_nz", (bool,))),
             to_tile=_matmul_to_tile,
+            becomes=("tile.matmul", "tile.batch_matmul"),
             boxes=operand_boxes,
             dtypes=_DTYPES,
             doc="the product of matrices",
@@ -376,6 +386,7 @@ def _tensor_ops() -> tuple[OpDef, ...]:
             effects=(R, R, R, R),
             attrs=_TURN,
             to_tile=_acc_to_tile,
+            becomes=("tile.matmul_acc", "tile.batch_matmul_acc"),
             boxes=operand_boxes,
             dtypes=_DTYPES,
             doc=_ACC_DOC,
@@ -404,8 +415,9 @@ def _tile_ops() -> tuple[OpDef, ...]:
             doc="lhs x rhs for each index of the leading axes, which broadcast",
         ),
         OpDef(
-            "tile.batch_matmul_acc", (_A, _L, _RH), _tile_acc, Matmul(1, 2, 0), effects=(RW, R, R), spaces=(ACC, LEFT, RIGHT),
-            out_space=ACC[0], reuses=0, dtypes=_DTYPES, doc="acc + lhs x rhs for each index of the leading axes, in place",
+            "tile.batch_matmul_acc", (_A, _L, _RH, _INIT), _tile_acc, Matmul(1, 2, 0, 3), effects=(RW, R, R, R), attrs=_TURN,
+            spaces=(ACC, LEFT, RIGHT, None), out_space=ACC[0], reuses=0, dtypes=_DTYPES,
+            doc="acc + lhs x rhs for each index of the leading axes, in place",
         ),
     ]  # fmt: skip
     rules: tuple[tuple[str, Callable[[Infer], Infer]], ...] = (("matmul", _as_it_is), ("gemv", _gemv))

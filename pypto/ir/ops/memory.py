@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.enums import ArgEffect, AtomicType, CachePolicy, MemorySpace, TensorLayout, TileLayout, WriteChannel
+from pypto.enums import ArgEffect, AtomicType, CachePolicy, CompactMode, MemorySpace, TensorLayout, TileLayout, WriteChannel
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Expr, const_index
 from pypto.ir.layout import implicit_layout
@@ -51,10 +51,11 @@ def check_window(
                 f"offset {low} of dimension {i} is provably negative",
                 "offsets count from the beginning, 0 is the first; from the end, write the extent minus the distance",
             )
-        if low is not None and extent is not None and size is not None and extent and low + extent > size:
+        if extent and size is not None and (low or 0) + extent > size:
             room = f"an extent of {extent} fits up to offset {size - extent}" if extent <= size else f"at most {size} fit"
+            at = f"extent {extent}" if low is None else f"offset {low} + extent {extent}"
             s.reject(
-                f"{verb} past the end of dimension {i}: offset {low} + extent {extent} > {size}",
+                f"{verb} past the end of dimension {i}: {at} > {size}",
                 f"{remedy}: {room}" if remedy else room,
             )
     _check_extents(s, extents)
@@ -100,7 +101,13 @@ def _create_tile(s: Site) -> Type:
         if space is not MemorySpace.Mat:
             s.reject("flat_layout=True is for Mat tiles", "use target_memory=pl.Mem.Mat")
         layout = layout._replace(blayout=TileLayout.row_major, slayout=TileLayout.none_box)
-    view = TileView(blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
+    compact = CompactMode.null
+    if s.kwargs.get("compact"):
+        if space is not MemorySpace.Acc or len(dims) != 2:
+            s.reject("compact=True makes a 2-D Acc tile", "use target_memory=pl.Mem.Acc")
+        if dims[0] > 16:  # the rows of one box lie the same way whatever is valid
+            compact = CompactMode.normal
+    view = TileView(blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal, compact=compact)
     return TileType(dims, dtype, None, view, space)
 
 

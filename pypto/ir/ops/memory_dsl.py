@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.enums import AtomicType, MemorySpace, PadValue, TensorLayout
+from pypto.enums import AtomicType, CachePolicy, MemorySpace, PadValue, TensorLayout
 from pypto.ir.expr import ConstBool, ConstFloat, ConstInt, Expr, MakeTuple
 from pypto.ir.opdef import Dsl, DslContext, OpRejected, Param
 from pypto.ir.ops.rules import element_const, level_of, unified
@@ -33,6 +33,9 @@ def _create_tile(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     # The generic namespaces make vector tiles; a printed program says the space, or leaves it open.
     if a["target_memory"] is not None:
         kwargs["target_memory"] = a["target_memory"]
+        if a["target_memory"] in (MemorySpace.DDR, MemorySpace.ScalarLocal):
+            what = f"tiles lie in the memories of a core, not in {a['target_memory'].name}"
+            raise OpRejected(what, "pl.create_tensor(shape, dtype=...) makes a tensor in global memory")
     for flag in ("transpose", "flat_layout", "compact"):
         if a[flag]:
             kwargs[flag] = True
@@ -45,8 +48,15 @@ def _create_tensor(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
         kwargs["layout"] = a["layout"]
     if a["manual_dep"]:
         kwargs["manual_dep"] = True
-    if a["init_value"] is not None:
-        kwargs["init_value"] = a["init_value"]
+    init = a["init_value"]
+    if init is not None:
+        kwargs["init_value"] = init
+        if isinstance(init, int):
+            if abs(init) > 1 << 53:
+                raise OpRejected(f"init_value {init} is beyond 2**53", "fill the tensor in a kernel: o[:] = pl.full(...)")
+            element_const(ConstInt(init, DataType.INDEX), kwargs["dtype"])
+        elif isinstance(init, float) and math.isfinite(init):
+            element_const(ConstFloat(init, DataType.FP32), kwargs["dtype"])
     return ctx.op("tensor.create", (_tuple(a["shape"]),), kwargs)
 
 
@@ -72,6 +82,8 @@ def _load(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
         kwargs["clamp"] = True
     if a["cache"] is not None:
         kwargs["cache"] = a["cache"]
+        if isinstance(a["cache"], int) and a["cache"] not in tuple(CachePolicy):
+            raise OpRejected(f"there is no cache policy {a['cache']}", "cache=pl.CachePolicy.BYPASS, or leave it out")
     if isinstance(a["tensor"].type, TileType):
         raise OpRejected("pl.load: the first operand must be a tensor, got a tile", "slice the tile with pl.slice", TypeError)
     return ctx.op("tile.load", (a["tensor"], _tuple(a["offsets"]), shape, valid), kwargs)
@@ -127,7 +139,18 @@ def _assemble(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     if level == "tile" and a["atomic"]:
         raise OpRejected("pl.assemble: atomic is only for tensors", "pl.store(..., atomic=...)", TypeError)
     kwargs = {"atomic": a["atomic"]} if a["atomic"] else {}
-    return ctx.op(f"{level}.assemble", (target, a["source"], _tuple(a["offset"])), kwargs)
+    source = _narrowed(ctx, target, a["source"]) if level == "tile" else a["source"]
+    return ctx.op(f"{level}.assemble", (target, source, _tuple(a["offset"])), kwargs)
+
+
+def _narrowed(ctx: DslContext, target: Expr, source: Expr) -> Expr:
+    """Single precision enters a tile of halves rounded to nearest even."""
+    t, s = target.type, source.type
+    if not isinstance(t, TileType) or not isinstance(s, TileType) or s.dtype is not DataType.FP32:
+        return source
+    if t.dtype not in (DataType.BF16, DataType.FP16):
+        return source
+    return ctx.op("tile.cast", (source,), {"target_type": t.dtype})
 
 
 def _reshape(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
@@ -230,7 +253,7 @@ DSL: tuple[Dsl, ...] = (
     Dsl(
         "full",
         ("", "tensor", "tile"),
-        (Param("shape", "shape"), Param("dtype", "attr"), Param("value", "attr", keyword_only=True)),
+        (Param("shape", "shape"), Param("dtype", "attr"), Param("value", "attr")),
         _full,
         "every element the constant value",
     ),
@@ -337,6 +360,6 @@ DSL: tuple[Dsl, ...] = (
     ),
     Dsl("read", ("", "tensor", "tile"), (Param("x"), Param("indices", "shape")), _read, "one element as a scalar"),
     Dsl("write", ("", "tensor", "tile"), (Param("x"), Param("indices", "shape"), Param("value")), _write, "replace one element"),
-    Dsl("dim", ("tensor",), (Param("tensor"), Param("axis", "index")), _dim, "the run-time extent of an axis"),
+    Dsl("dim", ("", "tensor"), (Param("tensor"), Param("axis", "index")), _dim, "the run-time extent of an axis"),
     *(_query(n) for n in ("get_block_idx", "get_block_num", "get_subblock_idx")),
 )

@@ -11,13 +11,14 @@ from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.ir import arith, scalar
 from pypto.ir.expr import Call, Expr, MakeTuple, const_index
+from pypto.ir.layout import box_of
 from pypto.ir.opdef import INHERIT, Attr, Dsl, DslContext, Lower, OpDef, Operand, OpRejected, Param, Site, Special
 from pypto.ir.ops.memory import check_window, valid_within
 from pypto.ir.ops.rules import MOVABLE, RW, D, R, check_dtype, shape_text, tensor_result
 from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims, same_dims
 from pypto.ir.types import Type
 
-__all__ = ["DSL", "OPS"]
+__all__ = ["DSL", "OPS", "row_place"]
 
 
 # -- create_l1 -----------------------------------------------------------------------------------------------------
@@ -62,6 +63,13 @@ def _gather_row(s: Site) -> Type:
     check_window(s, at, valid, src.valid, "narrow the window with valid_shape")
     check_window(s, to, valid[::-1] if turned else valid, acc.shape, "narrow the window with valid_shape", "writes")
     return tensor_result(acc.shape, acc.dtype, acc.valid) if isinstance(acc, TensorType) else acc.replace(memref=None)
+
+
+def row_place(t: TileType, extents: tuple[Expr, ...], shape: tuple[Expr, ...]) -> TileType:
+    """Where a window of `shape` lies in an accumulator of type `t`: whole boxes of it, of which `extents` are valid."""
+    box = box_of(t.layout, t.dtype)
+    whole = [-(-n // b) * b for n, b in zip(const_dims(shape) or (), box, strict=True)]
+    return TileType(as_dims(whole), t.dtype, None, t.get_effective_tile_view().replace(valid_shape=extents), t.memory_space)
 
 
 def _row_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:

@@ -247,7 +247,7 @@ def element_const(value: ConstInt | ConstFloat | ConstBool, dtype: DataType) -> 
     number = value.value
     if isinstance(number, float):
         if number != number or number in (float("inf"), float("-inf")) or number != int(number):
-            raise OpRejected(f"{number!r} is not a value of {dtype} elements", "cast the tile to a float type first", ValueError)
+            raise OpRejected(f"{number!r} is not a value of {dtype} elements", "use a whole number, or floats", ValueError)
         number = int(number)
     if dtype is D.BOOL:
         return ConstBool(bool(number), value.span)

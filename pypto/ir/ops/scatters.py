@@ -34,8 +34,8 @@ from pypto.ir.types import Type
 __all__ = ["OPS"]
 
 _SCATTERED = tuple(d for d in MOVABLE if d.get_byte() in (1, 2, 4) and d is not D.BOOL)
-# A comparison and a selection, by which what was not hit is kept, take these.
-_KEPT = (D.FP32, D.INT32, D.UINT32, D.FP16, D.BF16, D.INT16, D.UINT16)
+# A comparison and a selection, by which what was not hit is kept, take these; bytes pass as FP16, which holds them all.
+_KEPT = (D.FP32, D.INT32, D.UINT32, D.FP16, D.BF16, D.INT16, D.UINT16, D.INT8, D.UINT8)
 
 
 def _index_type(dtype: DataType) -> DataType:
@@ -103,6 +103,9 @@ def _kept(lo: Lower, x: Expr, src: Expr, index: Expr, kwargs: dict[str, Any], ro
     t, n = x.type, src.type
     assert isinstance(t, TileType)
     assert isinstance(n, TileType)
+    if t.dtype.get_byte() == 1:
+        wide, values = (lo.emit("tile.cast", (v,), {"target_type": D.FP16}, "wide") for v in (x, src))
+        return lo.emit("tile.cast", (_kept(lo, wide, values, index, kwargs, rows),), {"target_type": t.dtype})
     zeros = _filled(lo, t, t.dtype, 0, "zeros")
     scattered = lo.emit("tile.scatter", (zeros, src, index, *(() if rows is None else (rows,))), kwargs, "scattered")
     marks = _mark_type(t.dtype)
@@ -167,9 +170,9 @@ def _scatter_update(s: Site) -> Type:
         if not same_dims(t.valid, t.shape):
             s.reject(f"{name} is valid for {shape_text(t.valid)} of {shape_text(t.shape)} only", "slice it to what is valid")
     dims = const_dims(x.shape)
-    if x.dtype.get_byte() == 2 and dims is not None and dims[0] * dims[1] > 1 << 15:
+    if x.dtype.get_byte() < 4 and dims is not None and dims[0] * dims[1] > 1 << 15:
         s.reject(
-            f"x has {dims[0] * dims[1]} elements: two-byte elements are counted in 16 bits, up to 32768",
+            f"x has {dims[0] * dims[1]} elements: elements of one or two bytes are counted in 16 bits, up to 32768",
             "update rows of a narrower slice of x, or cast x and src to pl.FP32 first",
         )
     return tile_result(x) if isinstance(x, TileType) else tensor_result(x.shape, x.dtype, x.valid)
@@ -192,7 +195,7 @@ def _update_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     assert width is not None
     start = lo.emit("tile.muls", (listed, ConstInt(width, D.INT32)), None, "row_start")
     flat = lo.emit("tile.row_expand_add", (columns, start), None, "flat_index")
-    if t.dtype.get_byte() == 2:
+    if t.dtype.get_byte() < 4:
         flat = lo.emit("tile.cast", (flat,), {"target_type": D.INT16, "mode": 5}, "flat_index")
     return _kept(lo, x, src, flat, {}, listed)
 

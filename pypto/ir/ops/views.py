@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.enums import ArgEffect, AtomicType, PadValue, WriteChannel
+from pypto.enums import ArgEffect, AtomicType, CompactMode, PadValue, WriteChannel
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, const_index
-from pypto.ir.opdef import INHERIT, Attr, Lower, OpDef, Operand, Site, Special
+from pypto.ir.opdef import INHERIT, Attr, Lower, OpDef, Operand, OpRejected, Site, Special
 from pypto.ir.ops.memory import check_window, static_shape, valid_within, window_valid
 from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, shape_text
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, as_dims, const_dim, const_dims, same_dims
@@ -79,6 +79,14 @@ def _tile_slice(s: Site, t: TileType, dims: tuple[Expr, ...], valid: tuple[Expr,
     return TileType(dims, t.dtype, None, view, t.memory_space)
 
 
+def _moving_window(extents: tuple[Expr, ...]) -> tuple[str, str]:
+    """Why a window that is computed with cannot have extents of run time, and what can."""
+    dims = [const_dim(d) for d in extents]
+    most, data = (", ".join(f"<{what}>" if d is None else str(d) for d in dims) for what in ("most", "data"))
+    remedy = f"say the most there can be, and how much of it is data: pl.slice(x, [{most}], offset, valid_shape=[{data}])"
+    return "pl.slice: the shape of a window that is computed with must be known when the kernel is compiled", remedy
+
+
 def _slice_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     """A window of a tensor is a load; of a tile, a view."""
     shape, offset = call.args[1], call.args[2]
@@ -89,6 +97,8 @@ def _slice_to_tile(lo: Lower, call: Call, args: tuple[Expr, ...]) -> Expr:
     assert isinstance(shape, MakeTuple)
     source = args[0].type
     assert isinstance(source, TensorType)
+    if const_dims(shape.elements) is None:
+        raise OpRejected(*_moving_window(shape.elements))
     axes = {d.value for d in call.args[4].elements if isinstance(d, ConstInt)} if len(call.args) > 4 else set()  # type: ignore[attr-defined]
     kept = iter(t.valid)
     valid = MakeTuple(const_index(1) if i in axes else next(kept) for i in range(len(shape.elements)))
@@ -274,7 +284,10 @@ def _set_validshape(s: Site) -> Type:
     valid_within(s, valid, t.shape)
     if isinstance(t, TensorType):
         return TensorType(t.shape, t.dtype, None, TensorView(valid_shape=valid))
-    return t.with_view(valid_shape=valid).replace(memref=None)
+    view: dict[str, Any] = {"valid_shape": valid}
+    if arith.same(valid[0], t.shape[0]):
+        view["compact"] = CompactMode.null  # with all rows valid there is one way to store them
+    return t.with_view(**view).replace(memref=None)
 
 
 # -- fillpad -------------------------------------------------------------------------------------------------------

@@ -8,19 +8,20 @@ stands for the whole it is cut from; gaps between rows count as covered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pypto.enums import ArgEffect, MemorySpace
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var
+from pypto.ir.layout import box_of
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import BufferType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
 from pypto.span import Span
 
-__all__ = ["check_buffer_storage"]
+__all__ = ["Window", "check_buffer_storage", "handle_windows"]
 
 Report = Callable[[str, Span], None]
 
@@ -62,6 +63,13 @@ class Window(NamedTuple):
 def check_buffer_storage(f: Function, report: Report) -> None:
     """Report every finding about a buffer-stage function."""
     _Storage(f, report).body(f.body)
+
+
+def handle_windows(f: Function) -> Mapping[Var, Window]:
+    """Where each handle of a buffer-stage function lies."""
+    storage = _Storage(f, lambda message, span: None)
+    storage.body(f.body)
+    return storage.windows
 
 
 class _Storage:
@@ -110,6 +118,10 @@ class _Storage:
         return Window(t.memory_space, v, address, 0, _bytes(t), _line(t), True, False, 0)
 
     def define(self, v: Var, t: BufferType, c: Call) -> None:
+        boxes = box_of(t.layout, t.dtype)
+        if not t.layout.is_flat and any(n % box for n, box in zip(t.physical_shape[-2:], boxes, strict=False)):
+            what = f"matrix storage must be whole boxes of {boxes[0]} x {boxes[1]}, got {list(t.physical_shape)}"
+            self.report(f"'{v.name_hint}': {what}", c.span)
         if c.op.name == "buffer.alloc":
             address = self.constant(c.args[1]) if len(c.args) > 1 else None
             if len(c.args) > 1 and address is None:

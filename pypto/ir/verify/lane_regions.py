@@ -10,6 +10,7 @@ Values are judged once they are tiles; before that, only where operators stand.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 from pypto.enums import FunctionType, MemorySpace, SplitMode
 from pypto.ir import ops
@@ -37,7 +38,17 @@ from pypto.ir.verify.scopes import defined_by, statements, uses_in
 from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
-__all__ = ["aiv_split_valid", "kind_of", "leaving", "region_findings"]
+__all__ = ["Core", "aiv_split_valid", "core_of", "kind_of", "leaving", "region_findings"]
+
+
+class Core(Enum):
+    """The parts of a chip that operators keep busy."""
+
+    SHARED = 0  # either can do it
+    CUBE = 1
+    VECTOR = 2
+    MIXED = 3
+
 
 _AXIS = {SplitMode.UP_DOWN: 0, SplitMode.LEFT_RIGHT: 1}
 # What is no computation: transfers, storage, aliases, single elements, queries.
@@ -65,10 +76,10 @@ def region_findings(f: Function) -> Iterator[Diagnostic]:
     for s, call, op in _applied(f.body):
         if id(s) in inside:
             continue
-        if kind_of(op) in (SHARD, GATHER):
+        if core_of(op) is Core.MIXED:
             remedy = "put it into `for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):`"
             yield _finding(621, f"pl.{op.concept} outside of a vector-lane region", call.span, remedy)
-        elif regions and _computes(op):
+        elif regions and core_of(op) is Core.VECTOR:
             what = f"{op.name} outside of the regions: in a kernel with pl.split_aiv, the vector unit works in regions only"
             yield _finding(625, what, call.span, _SCOPE_REMEDY)
     for r in regions:
@@ -78,6 +89,15 @@ def region_findings(f: Function) -> Iterator[Diagnostic]:
 
 def kind_of(op: OpDef) -> str:
     return op.semantics.kind if isinstance(op.semantics, Special) else ""
+
+
+def core_of(op: OpDef) -> Core:
+    """The core that an operator keeps busy; what takes a value from one to the other belongs to both."""
+    if kind_of(op) in (SHARD, GATHER):
+        return Core.MIXED
+    if isinstance(op.semantics, Matmul):
+        return Core.CUBE
+    return Core.SHARED if op.level not in ("tensor", "tile") or kind_of(op) in _EXEMPT else Core.VECTOR
 
 
 def _finding(code: int, message: str, span: Span, hint: str) -> Diagnostic:
@@ -92,13 +112,6 @@ def _applied(body: Stmt) -> Iterator[tuple[Stmt, Call, OpDef]]:
             yield s, e, op
 
 
-def _computes(op: OpDef) -> bool:
-    """Whether the vector unit computes."""
-    if op.level not in ("tensor", "tile") or isinstance(op.semantics, Matmul):
-        return False
-    return not isinstance(op.semantics, Special) or op.semantics.kind not in _EXEMPT
-
-
 # -- inside --------------------------------------------------------------------------------------------------------
 
 
@@ -106,14 +119,14 @@ def _operators(r: SplitAivScopeStmt) -> Iterator[Diagnostic]:
     top = {id(s) for s in flatten_to_stmts(r.body)}
     axis = _AXIS.get(r.split)
     for s, call, op in _applied(r.body):
-        if isinstance(op.semantics, Matmul):
+        if core_of(op) is Core.CUBE:
             what = f"{op.name} inside of a vector-lane region: products are made by the matrix unit, once for both lanes"
             yield _finding(623, what, call.span, "make the product before the region, and take this lane's half: pl.aiv_shard(x)")
         elif isinstance(op.semantics, Reduce) and axis is not None and _reduced(call, op.semantics) == axis:
             over, other = (("rows", "LEFT_RIGHT"), ("columns", "UP_DOWN"))[axis]
             what = f"{op.name} goes over the {over} that the lanes share: each lane has a half of them"
             yield _finding(624, what, call.span, f"split the other axis, mode=pl.SplitMode.{other}, or reduce in another kernel")
-        elif kind_of(op) in (SHARD, GATHER):
+        elif core_of(op) is Core.MIXED:
             yield from _border(r, call, op, id(s) in top)
 
 

@@ -51,6 +51,7 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.TileTypeCoherence: "tile_ops.tile_type_coherence",
         P.HasMemRefs: "tile_ops.has_mem_refs",
         P.AccToGmStoreValid: "tile_ops.acc_to_gm_store_valid",
+        P.AccCompactValid: "accumulators.acc_compact_valid",
         P.AtomicAddDtypeValid: "tile_ops.atomic_add_dtype_valid",
         P.AivSplitValid: "lane_regions.aiv_split_valid",
         P.TensorViewCanonical: "tensor_views.tensor_view_canonical",

@@ -15,10 +15,11 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.convert_tensor_to_tile_ops.body import BodyConverter
 from pypto.passes.convert_tensor_to_tile_ops.callers import update_callers
+from pypto.passes.convert_tensor_to_tile_ops.carries import narrow_acc_carries
 from pypto.passes.convert_tensor_to_tile_ops.coherence import mixed_writes, reject_mixed_writes
 from pypto.passes.convert_tensor_to_tile_ops.fills import fill_loops_to_bulk
 from pypto.passes.convert_tensor_to_tile_ops.flow import Access, Directions, GmFlow, accesses, analyze
-from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins
+from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins, refuse_loose_accumulators
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput, append_outputs, created_results_to_outputs
 from pypto.passes.convert_tensor_to_tile_ops.staging import stage_element_writes
 from pypto.passes.framework import program_pass
@@ -74,8 +75,9 @@ def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function,
         reject_mixed_writes(found)
     cache = {f.params[i]: int(policy) for i, policy in f.attrs.get("cache_policy", ())}
     converter = BodyConverter(f, flow, _shareable(f, flow, found), chip, cache)
-    made = converter.function(f)
+    made = narrow_acc_carries(converter.function(f))
     check_joins(made)
+    refuse_loose_accumulators(made)
     if made is f and f is original and not cache:
         return _upgrade_directions(f, found), []
     outputs += converter.added

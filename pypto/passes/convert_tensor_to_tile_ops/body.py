@@ -22,11 +22,12 @@ from pypto.ir.shaped import TensorType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, seq
 from pypto.ir.types import ScalarType, Type
 from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape
+from pypto.passes.convert_tensor_to_tile_ops.bridges import Spaces, bridges_of, check_bridges
 from pypto.passes.convert_tensor_to_tile_ops.compact import is_compact
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput
 from pypto.passes.convert_tensor_to_tile_ops.products import ProductConverter
-from pypto.passes.memory.spaces import demanded_spaces, keeps_rows, staging_space
+from pypto.passes.memory.spaces import demanded_spaces, keeps_rows, keeps_space, staging_space
 from pypto.passes.retype import refused
 from pypto.passes.statements import statements
 from pypto.target import Chip
@@ -34,20 +35,21 @@ from pypto.target import Chip
 __all__ = ["BodyConverter", "operand_spaces"]
 
 
-def operand_spaces(flow: GmFlow, c: Call) -> tuple[tuple[MemorySpace, ...] | None, ...] | None:
+def operand_spaces(flow: GmFlow, c: Call) -> tuple[Spaces, ...] | None:
     """The memory constraints of the tile operator that a tensor operator turns into, operand by operand."""
     op = ops.of(c)
     if op is None:
         return None
     if op.level != "tensor":
         return op.spaces
-    tile = ops.find("tile." + op.concept)
     if op.reuses is not None and op.channel is not None and flow.is_gm(c.args[op.reuses]):
         # A write into global memory: its source is what a store takes.
         store = ops.get("tile.store")
         return (None, *(store.spaces or ())[:1])
-    return tile.spaces if tile is not None else None
+    return bridges_of(op)
 
+
+check_bridges(ops.ALL)
 
 _Bridge = tuple[Var, MemorySpace | None, Box | None]
 
@@ -107,7 +109,9 @@ class BodyConverter(ProductConverter):
         elif name == "tile.reshape" and not hint:
             values = self.boxed_relabel(values)
         elif name == "tile.create" and self.binding is not None and self.demand.get(self.binding) in ACCUMULATORS:
-            return self.accumulator(values, named)
+            named["target_memory"] = self.demand[self.binding]
+            if len(values[0].elements) == 2:  # type: ignore[attr-defined]
+                return self.accumulator(values, named)
         if not hint:
             hint = f"{self.binding.name_hint}_tile" if self.binding is not None else "t"
         return super().emit(name, values, named, hint)
@@ -230,6 +234,8 @@ class BodyConverter(ProductConverter):
         outer, self.binding = self.binding, var
         spaces = operand_spaces(self.flow, c) or ()
         self.wanted = next((staging_space(s[0]) for s in spaces if s), None)
+        if self.wanted is None and var is not None and keeps_space(op) and keeps_rows(c):
+            self.wanted = staging_space(self.demand.get(var))
         try:
             made = op.to_tile(self, c, args) if op.to_tile is not None else self._same_concept(op, c, args)
         except OpRejected as e:
@@ -293,6 +299,14 @@ class BodyConverter(ProductConverter):
         self.receivers.append(results)
         made: Stmt = visit()
         self.receivers.pop()
+        return made
+
+    def results(self, results: tuple[Var, ...], old_body: Stmt, new_body: Stmt) -> tuple[Var, ...]:
+        """A product that comes out of a loop or a branch still stands for its tensor."""
+        made = super().results(results, old_body, new_body)
+        for old, new in zip(results, made, strict=True):
+            if isinstance(old.type, TensorType) and isinstance(new.type, TileType) and new.type.memory_space in ACCUMULATORS:
+                self.narrowed(new, old.type)
         return made
 
     def carried(self, iter_args: tuple[IterArg, ...]) -> tuple[IterArg, ...]:

@@ -17,7 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType, TileType, const_dim, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt
 from pypto.ir.types import Type
-from pypto.passes.convert_tensor_to_tile_ops.boxing import Box, boxed_shape, demanded_boxes
+from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape, demanded_boxes
 from pypto.passes.memory.spaces import staging_space
 from pypto.passes.retype import used_vars
 from pypto.passes.ssa_rewriter import SSARewriter
@@ -112,8 +112,10 @@ class ProductConverter(SSARewriter):
         shape = values[0]
         assert isinstance(shape, MakeTuple)
         assert self.binding is not None
-        named = {**named, "target_memory": self.demand[self.binding], "compact": True}
-        whole = MakeTuple(boxed_shape(shape.elements, self.boxes.get(self.binding)))
+        rows, cols = boxed_shape(shape.elements, self.boxes.get(self.binding))
+        whole = MakeTuple((rows, cols))
+        compact = {} if const_dim(rows) == 16 else {"compact": True}
+        named = {**named, "target_memory": self.demand[self.binding], **compact}
         made = super().emit("tile.create", (whole, *values[1:]), named, f"{self.binding.name_hint}_tile")
         return super().emit("tile.set_validshape", (made, *shape.elements), {}, f"{self.binding.name_hint}_tile")
 
@@ -142,8 +144,8 @@ class ProductConverter(SSARewriter):
     def as_computed_with(self, e: Expr) -> Expr:
         """A product in the shape and the element type of its tensor; a store converts by itself."""
         t = self.products.get(e) if isinstance(e, Var) else None
-        if t is None:
-            return e
+        if t is None or (self.binding is not None and self.demand.get(self.binding) in ACCUMULATORS):
+            return e  # what is added to stays where it is
         assert isinstance(e.type, TileType)
         if not same_dims(e.type.shape, t.shape) and const_dims(t.shape) is not None and len(t.shape) == 2:
             zero = const_index(0)

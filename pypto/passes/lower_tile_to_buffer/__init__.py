@@ -18,7 +18,8 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 from pypto.passes.lower_tile_to_buffer.convert import Converter
-from pypto.passes.lower_tile_to_buffer.storage import index_storage
+from pypto.passes.lower_tile_to_buffer.matrix import products_beside_sums
+from pypto.passes.lower_tile_to_buffer.storage import Uses, index_storage
 from pypto.passes.lower_tile_to_buffer.windows import find_windows
 from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS, require_storage
 
@@ -35,7 +36,8 @@ def to_buffer(f: Function, addressed: bool) -> Function:
     if addressed:
         require_storage(f, physical=True)
     windows = find_windows(f)
-    handles = index_storage(f, frozenset(windows.cuts), frozenset(windows.parents), addressed)
+    uses = Uses(frozenset(windows.cuts), frozenset(windows.parents), products_beside_sums(f))
+    handles = index_storage(f, uses, addressed)
     made = Converter(f, handles, windows).function(f)
     made = made.replace(body=seq([made.body], made.body.span), ir_stage=FunctionIRStage.Buffer)
     found = check_buffer_function(made)

@@ -12,54 +12,50 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.errors import CompileError, InternalError
+from pypto.errors import InternalError
 from pypto.ir import ops, scalar
-from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Submit, Var, const_index
-from pypto.ir.opdef import OpDef, Special
+from pypto.ir.expr import Call, Expr, MakeTuple, Submit, Var, const_index
+from pypto.ir.opdef import Matmul, OpDef, Special
+from pypto.ir.ops.buffer_matrix import MATRIX
+from pypto.ir.ops.buffer_rules import is_dense_vec
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import BufferType, TensorType, TileType, as_dims, const_dim, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
     EvalStmt,
-    ForStmt,
     IfStmt,
-    ReturnStmt,
     Stmt,
-    WhileStmt,
-    YieldStmt,
     flatten_to_stmts,
-    last_yield,
     seq,
 )
 from pypto.passes.lower_tile_to_buffer.descriptors import is_empty, window_type
+from pypto.passes.lower_tile_to_buffer.matrix import lower_product
+from pypto.passes.lower_tile_to_buffer.regions import Regions
 from pypto.passes.lower_tile_to_buffer.storage import Handles
 from pypto.passes.lower_tile_to_buffer.windows import Windows, same_window
 from pypto.passes.memory.sizes import is_dynamic
-from pypto.passes.ssa_rewriter import SSARewriter, typed_call
-from pypto.span import Span
+from pypto.passes.ssa_rewriter import typed_call
+from pypto.passes.statements import calls as operators
 
 __all__ = ["Converter"]
 
 Extents = tuple[Expr, ...]
+_RELABELS = ("tile.set_validshape", "tile.reshape", "tile.reinterpret_view")
 
 
-class Converter(SSARewriter):
+class Converter(Regions):
     """Rewrites the body of one function; `handles` and `windows` say where tiles are."""
 
     def __init__(self, f: Function, handles: Handles, windows: Windows) -> None:
-        super().__init__()
-        self.f, self.handles, self.windows = f, handles, windows
-        self.gm: dict[Var, Var] = {p: p for p in f.params if isinstance(p.type, TensorType)}
+        super().__init__(f)
+        self.handles, self.windows = handles, windows
         self.cut: dict[Var, Var] = {}  # static windows: their handles
-        self.kept: list[tuple[int, ...]] = []  # which yielded values of the enclosing statement stay
         self.guards: dict[int, tuple[list[Stmt], Extents]] = {}  # guards by their place in a region, and what they test
 
         self.stated: dict[Var, Extents] = {}  # what each dynamic handle was last told
         self.restated: list[Stmt] = []  # updates that say what the handle already has
-
-    def refuse(self, message: str, span: Span, hint: str | None = None) -> CompileError:
-        return CompileError(f"kernel '{self.f.name}': {message}", span, hint, code="C081")
+        self.widens = any(c.op.name in _RELABELS for c in operators(f.body))
 
     def body(self, s: Stmt) -> Stmt:
         self.stated = {}  # what was said on one path is not known on another
@@ -67,14 +63,11 @@ class Converter(SSARewriter):
         self.stated = {}
         return made
 
-    # -- places of values --
+    def statement(self, s: Stmt) -> None:
+        self.out += self.handles.at_first_use.get(s, ())
+        super().statement(s)
 
-    def tensor(self, e: Expr) -> Var:
-        """The parameter that a handle of global memory stands for."""
-        known = self.gm.get(e) if isinstance(e, Var) else None
-        if known is None:
-            raise self.refuse("GM assignments require a normalized tensor parameter alias", self.span)
-        return known
+    # -- places of values --
 
     def handle(self, e: Expr) -> Var:
         """The handle of a tile; a window with run-time extents is cut here, where it is used."""
@@ -191,6 +184,9 @@ class Converter(SSARewriter):
         if op.buffer is not None:
             self.elementwise(op.buffer.name, v, t, e)
             return
+        if isinstance(op.semantics, Matmul):
+            lower_product(self, op, v, t, e)
+            return
         kind = op.semantics.kind if isinstance(op.semantics, Special) else ""
         make = getattr(self, f"make_{kind}", None) if op.level == "tile" else None
         if make is None:
@@ -300,9 +296,23 @@ class Converter(SSARewriter):
 
     def copy(self, source: Expr, dst: Var, t: TileType) -> None:
         src = self.handle(source)
-        if src is not dst:  # an exact self-copy changes nothing
-            both = self.matching((src, dst), t)
-            self.do("buffer.copy", *both)
+        if src is dst:  # an exact self-copy changes nothing
+            return
+        if self.widens and t.memory_space not in MATRIX:
+            src, dst = self.whole(src), self.whole(dst)
+        both = (src, dst) if t.memory_space in MATRIX else self.matching((src, dst), t)
+        self.do("buffer.copy", *both)
+
+    def whole(self, handle: Var) -> Var:
+        """The handle with all of it valid: what is beyond the valid rectangle of a tile may become valid where it moves to."""
+        t = handle.type
+        assert isinstance(t, BufferType)
+        full = t.physical_shape
+        if t.valid_shape == full or not is_dense_vec(t):
+            return handle
+        args = (handle, MakeTuple(as_dims((0, 0))), MakeTuple(as_dims(full)))
+        made = typed_call("buffer.subview", args, None, self.span, t.replace(valid_shape=full))
+        return self.let(f"{handle.name_hint}_whole", made)
 
     def make_extract(self, v: Var, t: TileType, c: Call) -> None:
         dst = self.handle(v)
@@ -325,7 +335,7 @@ class Converter(SSARewriter):
             raise self.refuse("an assembled window must have positive valid extents", c.span)
         if is_dynamic(t) or is_dynamic(target):
             raise self.refuse("assemble into run-time valid extents has no conversion recipe", c.span)
-        if not same_window(target, t):
+        if not same_window(target, t) and not is_empty(target.valid):
             self.keep_target(c.args[0], self.handle(v), target, t)
         if self.windows.is_window_of(c.args[1], c.args[0], c.args[2]):
             return  # the source already is the window
@@ -377,73 +387,6 @@ class Converter(SSARewriter):
         common = window_type(t)
         same = [isinstance(h.type, BufferType) and h.type.valid_shape == common.valid_shape for h in handles]
         return [h if ok else self.narrowed(h, t) for h, ok in zip(handles, same, strict=True)]
-
-    # -- control flow: only scalars stay --
-
-    def visit_if_stmt(self, s: IfStmt) -> Any:
-        then, other = last_yield(s.then_body), last_yield(s.else_body)
-        kept = tuple(i for i, r in enumerate(s.return_vars) if not isinstance(r.type, (TileType, TensorType)))
-        condition = self.visit(s.condition)
-        self.kept.append(kept)
-        then_body, else_body = self.body(s.then_body), None if s.else_body is None else self.body(s.else_body)
-        self.kept.pop()
-        for i, r in enumerate(s.return_vars):
-            if isinstance(r.type, TensorType) and then is not None and other is not None:
-                a, b = self.tensor(then.value[i]), self.tensor(other.value[i])
-                if a is not b:
-                    raise self.refuse("GM branch results must alias the same parameter", s.span)
-                self.gm[r] = a
-        results = tuple(s.return_vars[i] for i in kept)
-        return s.replace(condition=condition, then_body=then_body, else_body=else_body, return_vars=results)
-
-    def visit_for_stmt(self, s: ForStmt) -> Any:
-        start, stop, step = self.visit(s.start), self.visit(s.stop), self.visit(s.step)
-        carries, body, results = self.loop(s)
-        return s.replace(start=start, stop=stop, step=step, iter_args=carries, body=body, return_vars=results)
-
-    def visit_while_stmt(self, s: WhileStmt) -> Any:
-        kept = self.enter(s)
-        carries = self.carried(tuple(s.iter_args[i] for i in kept))
-        condition = self.visit(s.condition)
-        body = self.inside(s, kept)
-        results = tuple(s.return_vars[i] for i in kept)
-        return s.replace(iter_args=carries, condition=condition, body=body, return_vars=results)
-
-    def loop(self, s: ForStmt) -> tuple[tuple[IterArg, ...], Stmt, tuple[Var, ...]]:
-        kept = self.enter(s)
-        carries = self.carried(tuple(s.iter_args[i] for i in kept))
-        return carries, self.inside(s, kept), tuple(s.return_vars[i] for i in kept)
-
-    def enter(self, s: ForStmt | WhileStmt) -> tuple[int, ...]:
-        """Carries of tiles and of global memory are checked and go; the numbers of those that stay."""
-        kept = []
-        for i, a in enumerate(s.iter_args):
-            if isinstance(a.type, TensorType):
-                self.gm[a] = self.tensor(a.initValue)
-            elif not isinstance(a.type, TileType):
-                kept.append(i)
-        return tuple(kept)
-
-    def inside(self, s: ForStmt | WhileStmt, kept: tuple[int, ...]) -> Stmt:
-        self.kept.append(kept)
-        body = self.body(s.body)
-        self.kept.pop()
-        y = last_yield(s.body)
-        for a, r, v in zip(s.iter_args, s.return_vars, y.value if y is not None else (), strict=False):
-            if isinstance(a.type, TensorType):
-                if self.tensor(v) is not self.gm[a]:
-                    raise self.refuse("GM loop results must retain their initial parameter alias", s.span)
-                self.gm[r] = self.gm[a]
-        return body
-
-    def visit_yield_stmt(self, s: YieldStmt) -> Any:
-        values = tuple(self.visit(s.value[i]) for i in self.kept[-1])
-        # Nothing is handed on: the region just ends, if it does anything at all.
-        return None if not values and self.out and not s.leading_comments else s.replace(value=values)
-
-    def visit_return_stmt(self, s: ReturnStmt) -> Any:
-        values = tuple(self.tensor(v) if isinstance(v.type, TensorType) else self.visit(v) for v in s.value)
-        return s if all(a is b for a, b in zip(values, s.value, strict=True)) else s.replace(value=values)
 
 
 def _set_handle(s: Stmt) -> Expr:

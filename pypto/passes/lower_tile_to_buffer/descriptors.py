@@ -11,15 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pypto.ir.expr import Expr
+from pypto.ir.layout import physical_bytes
 from pypto.ir.shaped import BufferType, TileType, const_dim, const_dims
+from pypto.ir.types import Type
 from pypto.passes.memory.sizes import is_dynamic
 
-__all__ = ["allocation_type", "is_empty", "window_type"]
+__all__ = ["allocation_type", "buffer_bytes", "is_empty", "window_type"]
 
 
 def is_empty(extents: Sequence[Expr]) -> bool:
     """Whether a rectangle is known to hold nothing."""
     return any(const_dim(e) == 0 for e in extents)
+
+
+def buffer_bytes(t: Type) -> int:
+    """Bytes of a buffer without gaps."""
+    assert isinstance(t, BufferType)
+    return physical_bytes(t.dtype, t.physical_shape)
 
 
 def allocation_type(t: TileType, full: bool = False) -> BufferType:

@@ -7,16 +7,20 @@ Invariant: the allocation's byte capacity decides; a view that would leave it, o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var, const_index
+from pypto.ir.ops.buffer_matrix import MATRIX
 from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, Stmt
-from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type
+from pypto.ir.types import Type
+from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type, buffer_bytes, is_empty
+from pypto.passes.lower_tile_to_buffer.locality import first_uses
 from pypto.passes.memory.sizes import is_dynamic, tile_bytes
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import definitions, statements
@@ -24,9 +28,7 @@ from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
 
-__all__ = ["Handles", "index_storage"]
-
-_MATRIX = (MemorySpace.Mat, MemorySpace.Left, MemorySpace.Right, MemorySpace.Acc)
+__all__ = ["Handles", "Uses", "index_storage"]
 
 
 class Member(NamedTuple):
@@ -44,28 +46,47 @@ class Member(NamedTuple):
 
 
 class Handles(NamedTuple):
-    """What takes the place of the allocations: statements by allocation, and the handle of each tile variable."""
+    """What takes the place of the allocations.
+
+    `declarations`: statements by allocation; `at_first_use`: those that stand in front of the first statement that needs
+    them instead.  `of`: the handle of each tile variable.  `products`: of accumulators, the handle that shows the product.
+    """
 
     declarations: dict[Var, list[Stmt]]
+    at_first_use: dict[Stmt, list[Stmt]]
     of: dict[Var, Var]
+    products: dict[Var, Var]
 
 
-def index_storage(f: Function, windows: frozenset[Var], parents: frozenset[Var], addressed: bool) -> Handles:
-    """Handles for a function; `windows` are defined where they are used, `parents` have windows cut from them."""
+class Uses(NamedTuple):
+    """What of a function decides about the form of its storage.
+
+    `windows` are defined where they are used, `parents` have windows cut from them, `products` are the types of products
+    that are written into accumulators valid in more.
+    """
+
+    windows: frozenset[Var]
+    parents: frozenset[Var]
+    products: Mapping[Var, TileType]
+
+
+def index_storage(f: Function, uses: Uses, addressed: bool) -> Handles:
+    """Handles for a function."""
     allocations: dict[Var, AssignStmt] = {}
     for n in statements(f.body):
         if isinstance(n, AssignStmt) and isinstance(n.value, Call) and n.value.op.name == "tile.alloc":
             allocations[n.var] = n
     members: dict[Var, list[Var]] = {}
     for v in definitions(f.body):
-        if isinstance(v.type, TileType) and v not in windows:
+        if isinstance(v.type, TileType) and v not in uses.windows:
             members.setdefault(_base(v), []).append(v)
-    handles = Handles({}, {})
+    handles = Handles({}, {}, {}, {})
+    local = {} if addressed else first_uses(f)
     for base, tiles in members.items():
         alloc = allocations.get(base)
         if alloc is None:
             raise _error("storage root requires a planned tile.alloc capacity", tiles[0].span)
-        _Allocation(alloc, tiles, parents, addressed, handles).declare()
+        _Allocation(alloc, tiles, uses, addressed, handles).declare(local.get(base))
     for base in allocations:
         handles.declarations.setdefault(base, [])  # nothing lies in it
     return handles
@@ -87,17 +108,18 @@ def _error(message: str, span: Span, hint: str = WITHOUT_BUFFERS) -> CompileErro
 class _Allocation:
     """One allocation, and the tiles that lie in it."""
 
-    def __init__(self, alloc: AssignStmt, tiles: list[Var], parents: frozenset[Var], addressed: bool, into: Handles) -> None:
+    def __init__(self, alloc: AssignStmt, tiles: list[Var], uses: Uses, addressed: bool, into: Handles) -> None:
         self.alloc, self.addressed, self.into = alloc, addressed, into
         call = alloc.value
         assert isinstance(call, Call)
         size = call.args[0]
         self.capacity = size.value if isinstance(size, ConstInt) else 0
         self.space: MemorySpace = call.kwargs["memory_space"]
-        if self.capacity <= 0 or self.space not in (MemorySpace.Vec, *_MATRIX):
+        if self.capacity <= 0 or self.space not in (MemorySpace.Vec, *MATRIX):
             raise _error("static positive Vec, Mat, Left, Right or Acc allocation capacity", alloc.span)
         self.origin = self._origin(tiles)
-        self.members = [self._member(v, v in parents) for v in tiles]
+        self.members = [self._member(v, v.type, v in uses.parents) for v in tiles]
+        self.products = [self._member(v, uses.products[v], False) for v in tiles if v in uses.products]
         self.out: list[Stmt] = []
         self.known: dict[tuple[Any, ...], Var] = {}
 
@@ -116,8 +138,7 @@ class _Allocation:
             raise _error("dense storage window must begin within its allocation", tiles[0].span)
         return origin
 
-    def _member(self, v: Var, is_parent: bool) -> Member:
-        t = v.type
+    def _member(self, v: Var, t: Type, is_parent: bool) -> Member:
         assert isinstance(t, TileType)
         offset = _offset(v) - self.origin
         if not 0 <= offset < self.capacity:
@@ -128,8 +149,9 @@ class _Allocation:
 
     # -- which form --
 
-    def declare(self) -> None:
-        if self.space in _MATRIX:
+    def declare(self, first_use: Stmt | None) -> None:
+        """Make the handles; `first_use`: of storage that one region uses alone."""
+        if self.space in MATRIX:
             self._matrix()
         elif any(is_dynamic(m.tile) for m in self.members):
             self._dynamic()
@@ -139,7 +161,12 @@ class _Allocation:
             self._typed()
         else:
             self._shared()
-        self.into.declarations[self.alloc.var] = self.out
+        if first_use is not None and self.space is MemorySpace.Acc:
+            # Nothing is kept in it from one iteration to the next.
+            self.into.declarations[self.alloc.var] = []
+            self.into.at_first_use.setdefault(first_use, []).extend(self.out)
+        else:
+            self.into.declarations[self.alloc.var] = self.out
 
     def _fills(self, m: Member) -> bool:
         return m.offset == 0 and tile_bytes(m.tile) == self.capacity
@@ -189,19 +216,22 @@ class _Allocation:
 
     def _matrix(self) -> None:
         """Fractal layouts have no byte view: a handle per window, aliases only at addresses."""
-        for m in self.members:
-            if self.addressed:
-                self.into.of[m.var] = self._once(("matrix", *m.key), lambda m=m: self._alloc(m.descriptor, m.offset, m, ""))
-                continue
-            root = self.known.get(("root",))
-            if root is None:
-                root = self.known[("root",)] = self._alloc(m.descriptor, 0, m, "")
-            if root.type == m.descriptor:
-                self.into.of[m.var] = root
-            elif m.offset == 0 and tile_bytes(m.tile) == self.capacity:
-                self.into.of[m.var] = self._relabel(root, m)
-            else:
-                raise _error(f"an addressless {self.space.name} allocation can hold only one window", m.var.span)
+        for m in (*self.members, *self.products):
+            if is_dynamic(m.tile):
+                raise _error("a matrix with run-time valid extents has no buffer form", m.var.span)
+        self.into.of.update((m.var, self._matrix_handle(m)) for m in self.members)
+        self.into.products.update((m.var, self._matrix_handle(m)) for m in self.products)
+
+    def _matrix_handle(self, m: Member) -> Var:
+        if self.addressed:
+            return self._once(("matrix", *m.key), lambda: self._alloc(m.descriptor, m.offset, m, ""))
+        root = self._once(("root",), lambda: self._alloc(m.descriptor, 0, m, ""))
+        if root.type == m.descriptor and m.offset == 0:
+            return root
+        if m.offset or buffer_bytes(root.type) != buffer_bytes(m.descriptor):
+            raise _error(f"an addressless {self.space.name} allocation can hold only one window", m.var.span)
+        name = f"{m.var.name_hint}_view"
+        return self._once(("relabel", m.descriptor), lambda: self._let("buffer.reshape", (root,), m.descriptor, name, m))
 
     # -- statements --
 
@@ -231,8 +261,8 @@ class _Allocation:
         return self._once(("alias", t, m.offset), lambda: self._alloc(t, m.offset, m, "_alias"))
 
     def _narrowed(self, whole: Var, m: Member) -> Var:
-        """The whole with the static valid rectangle of a tile."""
-        if whole.type == m.descriptor:
+        """The whole with the static valid rectangle of a tile; nothing is written through an empty one."""
+        if whole.type == m.descriptor or is_empty(m.tile.valid):
             return whole
         zeros = MakeTuple(as_dims((0, 0)))
         valids = MakeTuple(as_dims(m.descriptor.valid_shape))

@@ -8,10 +8,16 @@ Invariant: a function whose storage already gives its values is returned as it i
 
 from __future__ import annotations
 
-from pypto.ir.expr import Var
+from collections.abc import Iterable
+
+from pypto.errors import CompileError
+from pypto.ir import ops
+from pypto.ir.expr import Call, Expr, MakeTuple, Var
+from pypto.ir.opdef import Special
+from pypto.ir.ops.buffer_matrix import MATRIX
 from pypto.ir.program import Function, Program
-from pypto.ir.shaped import TileType
-from pypto.ir.stmt import ForStmt, IfStmt, WhileStmt, last_yield
+from pypto.ir.shaped import TileType, const_dim
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.verify.placement import overlapping_tiles
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.tile_storage import check_storage
@@ -27,18 +33,72 @@ __all__ = [
     "legalized",
     "materialize_all_semantic_aliases",
     "materialize_semantic_aliases",
+    "matrix_copy",
     "semantic_aliases",
 ]
 
 
 def gives_its_values(f: Function) -> bool:
     """Whether executing a placed function on its storage gives the values of its variables."""
-    return not check_storage(f, physical=False) and not overlapping_tiles(f, addressed=False)
+    return not check_storage(f, physical=False) and not overlapping_tiles(f, addressed=False) and not _joins_moving_windows(f)
+
+
+def _joins_moving_windows(f: Function) -> bool:
+    """Whether control flow takes a window at a run-time offset, whose memref says only what it is cut from."""
+    moving: set[Expr] = set()
+    for s in statements(f.body):
+        if isinstance(s, YieldStmt):
+            taken: Iterable[Expr] = s.value
+        elif isinstance(s, (ForStmt, WhileStmt)):
+            taken = (a.initValue for a in s.iter_args)
+        else:
+            taken = ()
+            if isinstance(s, AssignStmt) and isinstance(s.var.type, TileType) and _moves(s.value, moving):
+                moving.add(s.var)
+        if any(e in moving for e in taken):
+            return True
+    return False
+
+
+def _moves(value: Expr, moving: set[Expr]) -> bool:
+    if not isinstance(value, Call):
+        return value in moving
+    op = ops.of(value)
+    if op is None or not isinstance(op.semantics, Special) or op.semantics.kind != "view":
+        return False
+    at = value.args[2] if op.concept == "slice" else None
+    return value.args[0] in moving or (isinstance(at, MakeTuple) and any(const_dim(e) is None for e in at.elements))
 
 
 def legalized(f: Function, chip: Chip) -> Function:
     """A placed function with storage that gives its values; itself if it does already."""
     return f if gives_its_values(f) else legalize_storage(f, chip)
+
+
+def matrix_copy(f: Function) -> Var | None:
+    """The first matrix that is copied from a place in its own memory, which has no way for that."""
+    for s in statements(f.body):
+        if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tile.move":
+            source, target = s.value.args[0].type, s.var.type
+            assert isinstance(source, TileType)
+            assert isinstance(target, TileType)
+            if target.memory_space in MATRIX and source.memory_space is target.memory_space:
+                return s.var
+    return None
+
+
+def _for_buffers(f: Function, chip: Chip) -> Function:
+    """A selected function with legal storage; CompileError where that takes a copy from accumulator to accumulator."""
+    made = legalized(f, chip)
+    copied = matrix_copy(made)
+    if copied is not None:
+        raise CompileError(
+            f"kernel '{f.name}': '{copied.name_hint}' would be a move within matrix memory",
+            copied.span,
+            "let one accumulator go on through the loop or branch, and start it with init_cond=",
+            code="C083",
+        )
+    return made
 
 
 def _must_aliases(f: Function) -> Function:
@@ -67,7 +127,9 @@ def semantic_aliases(legalize: str) -> Pass:
         def one(f: Function) -> Function:
             if not f.is_device:
                 return f
-            return legalized(f, chip) if legalize == "all" or f.attrs.get("buffer_ir_selected") else _must_aliases(f)
+            if f.attrs.get("buffer_ir_selected"):
+                return _for_buffers(f, chip)
+            return legalized(f, chip) if legalize == "all" else _must_aliases(f)
 
         return program.with_functions(one(f) for f in program.function_list)
 

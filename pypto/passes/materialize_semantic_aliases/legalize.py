@@ -20,6 +20,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.types import PtrType
 from pypto.passes.materialize_semantic_aliases.coalesce import BRANCH, CARRY, ENTRY, Pair, coalesce
+from pypto.passes.materialize_semantic_aliases.offsets import bind_shared_offsets
 from pypto.passes.memory.liveness import Liveness
 from pypto.passes.memory.placing import Allocation, Place, Placer, is_allocation, place_in, with_allocations
 from pypto.passes.memory.sizes import allocation_bytes, line_pitch
@@ -34,7 +35,7 @@ def legalize_storage(f: Function, chip: Chip) -> Function:
     """The function with storage that gives its values."""
     rewriter = _Legalizer(f, chip)
     made = with_allocations(rewriter.function(f), rewriter.allocations)
-    return coalesce(made, rewriter.pairs(made))
+    return bind_shared_offsets(coalesce(made, rewriter.pairs(made)))
 
 
 class _Join(NamedTuple):

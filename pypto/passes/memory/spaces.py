@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pypto.enums import MemorySpace
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, Var
-from pypto.ir.opdef import INHERIT, OpDef
+from pypto.ir.opdef import INHERIT, OpDef, Special
 from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, last_yield
 from pypto.passes.statements import calls, statements
 
-__all__ = ["demanded_spaces", "keeps_rows", "staging_space"]
+__all__ = ["demanded_spaces", "keeps_rows", "keeps_space", "staging_space"]
 
 _STAGED = {
     MemorySpace.Vec: MemorySpace.Vec,
@@ -80,7 +80,7 @@ def _edges(n: Stmt) -> list[tuple[Expr, Expr]]:
             return [(n.var, n.value)]
         if isinstance(n.value, Call):
             op = ops.of(n.value)
-            if op is not None and _keeps_space(op) and n.value.args and keeps_rows(n.value):
+            if op is not None and keeps_space(op) and n.value.args and keeps_rows(n.value):
                 return [(n.var, n.value.args[0])]
         return []
     if isinstance(n, IfStmt):
@@ -97,7 +97,7 @@ def _edges(n: Stmt) -> list[tuple[Expr, Expr]]:
 
 def keeps_rows(c: Call) -> bool:
     """Whether a relabel leaves rows what they are, all axes but the last taken as rows: only then can it be one of boxes."""
-    if not c.op.name.endswith(".reshape"):
+    if not c.op.name.endswith((".reshape", ".view")):
         return True
     a, b = (e.type for e in (c.args[0], c))
     if not isinstance(a, ShapedType) or not isinstance(b, ShapedType) or not b.shape:
@@ -105,7 +105,9 @@ def keeps_rows(c: Call) -> bool:
     return len(a.shape) > 1 < len(b.shape) and arith.same(a.shape[-1], b.shape[-1])
 
 
-def _keeps_space(op: OpDef) -> bool:
+def keeps_space(op: OpDef) -> bool:
     """Whether the result is where the first operand is; the tensor form of an operator answers as its tile form."""
     tile = ops.find("tile." + op.concept) if op.level == "tensor" else op
-    return tile is not None and tile.out_space == INHERIT
+    if tile is None:
+        return isinstance(op.semantics, Special) and op.semantics.kind == "view"
+    return tile.out_space == INHERIT

@@ -12,7 +12,8 @@ from pypto.dtypes import DataType
 from pypto.enums import ForKind, FunctionIRStage, MemoryPlanner, MemorySpace, TensorLayout, TileLayout
 from pypto.ir import arith, ops
 from pypto.ir.expr import BinaryExpr, Call, ConstInt, Expr, MakeTuple, UnaryExpr, Var
-from pypto.ir.opdef import OpDef, Special
+from pypto.ir.opdef import Matmul, OpDef, Special
+from pypto.ir.ops.buffer_matrix import MATRIX
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, TileType, const_dims, same_dims
@@ -32,6 +33,7 @@ from pypto.ir.types import PtrType, ScalarType
 from pypto.passes.context import PassOptions
 from pypto.passes.memory.sizes import is_dynamic, line_pitch, tile_bytes
 from pypto.passes.memory.windows import is_block_aligned, scalar_values, window_offset
+from pypto.passes.select_buffer_ir_functions import matrix
 from pypto.passes.select_buffer_ir_functions.extents import stale_extents
 from pypto.passes.statements import definitions, statements
 from pypto.target.chip import BLOCK_BYTES, chip_of
@@ -60,7 +62,7 @@ def reason_against(f: Function, options: PassOptions) -> str | None:
         _Rules(f, options.memory_planner is MemoryPlanner.PTOAS).check()
     except _Stays as e:
         return str(e)
-    return None
+    return matrix.reason_against_storage(f, chip)
 
 
 class _Rules:
@@ -82,11 +84,16 @@ class _Rules:
         if not holds:
             raise _Stays(why)
 
+    def unless(self, why: str | None) -> None:
+        if why is not None:
+            raise _Stays(why)
+
     def check(self) -> None:
         self.need(not any(isinstance(p.type, TileType) for p in self.f.params), "it takes a tile")
         for v in definitions(self.f.body):
             if isinstance(v.type, TileType):
                 self.tile(v, v.type)
+        self.allocations()
         for n in walk(self.f.body):
             if isinstance(n, (BinaryExpr, UnaryExpr)):
                 self.scalar(n)
@@ -103,7 +110,23 @@ class _Rules:
 
     # -- values --
 
+    def allocations(self) -> None:
+        """Some tile fills each allocation: one that is made of slots is larger than any of its tiles."""
+        placed = [v.type.memref for v in definitions(self.f.body) if isinstance(v.type, TileType)]
+        largest: dict[Var, int] = {}
+        for m in placed:
+            if m is not None:
+                largest[m.base_] = max(m.size_, largest.get(m.base_, 0))
+        for s in statements(self.f.body):
+            if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.var in largest and s.value.args:
+                whole = s.value.args[0]
+                filled = isinstance(whole, ConstInt) and whole.value == largest[s.var]
+                self.need(filled, f"'{s.var.name_hint}' is made of slots")
+
     def tile(self, v: Var, t: TileType) -> None:
+        if t.memory_space in MATRIX:
+            self.unless(matrix.reason_against_tile(v, t))
+            return
         dims = const_dims(t.shape)
         dense = t.layout.blayout is TileLayout.row_major and t.layout.is_flat
         self.need(dims is not None and len(dims) == 2, f"'{v.name_hint}' has no static rank-2 shape")
@@ -201,8 +224,12 @@ class _Rules:
         if op is None:
             raise _Stays(f"it calls '{c.op.name}'")
         self.need(not c.attrs.without("pipeline_membership"), f"{op.name} has attributes of its own")
+        self.need(var is not None or not op.is_pure(c.kwargs), f"the result of {op.name} is not used")
         if op.buffer is not None and op.level == "tile":
             self.elementwise(op, var, c)
+            return
+        if isinstance(op.semantics, Matmul):
+            self.unless(matrix.reason_against_product(op, op.semantics, c, var))
             return
         kind = op.semantics.kind if isinstance(op.semantics, Special) else ""
         rule = getattr(self, f"on_{kind}", None)
@@ -237,26 +264,39 @@ class _Rules:
 
     def on_load(self, op: OpDef, var: Var | None, c: Call) -> None:
         self.need(not {k for k in c.kwargs if k != "target_memory"}, "a load has a policy of its own")
-        self.packed(c.args[0], c)
+        t = self.packed(c.args[0])
+        into_matrix = var is not None and _space(var) is MemorySpace.Mat
+        self.need(into_matrix or t.dtype in TRANSFERS, f"a load of {t.dtype} elements")
 
     def on_store(self, op: OpDef, var: Var | None, c: Call) -> None:
         self.need(op.level == "tile" and not c.kwargs and len(c.args) == 3, "a store has a policy or a window of its own")
-        self.packed(c.args[2], c)
-        self.need(c.args[0].type.dtype in TRANSFERS, "a store of elements that have no transfer")  # type: ignore[attr-defined]
+        t, source = self.packed(c.args[2]), c.args[0].type
+        assert isinstance(source, TileType)
+        self.need(_space(c.args[0]) in (MemorySpace.Vec, MemorySpace.Acc), "a store from a memory that has no way out")
+        self.need({source.dtype, t.dtype} <= TRANSFERS, "a store of elements that have no transfer")
         if var is not None:
             self.gm[var] = self.tensor(c.args[2])
 
-    def packed(self, e: Expr, c: Call) -> None:
+    def packed(self, e: Expr) -> TensorType:
         t = self.tensor(e).type
         assert isinstance(t, TensorType)
         view = t.tensor_view
         plain = len(t.shape) == 2 and (view is None or (not view.stride and view.layout is TensorLayout.ND))
         self.need(plain, "a transfer of a tensor that is no packed matrix")
-        self.need(t.dtype in TRANSFERS, f"a transfer of {t.dtype} elements")
+        return t
 
     def on_copy(self, op: OpDef, var: Var | None, c: Call) -> None:
         assert var is not None
-        self.need(c.args[0].type.dtype in TRANSFERS, "a copy of elements that have no transfer")  # type: ignore[attr-defined]
+        source = c.args[0].type
+        assert isinstance(source, TileType)
+        if _space(var) is MemorySpace.Vec and source.memory_space is MemorySpace.Vec:
+            self.need(source.dtype in TRANSFERS, "a copy of elements that have no transfer")
+        else:
+            self.unless(matrix.reason_against_move(source, var.type))
+
+    def on_extract(self, op: OpDef, var: Var | None, c: Call) -> None:
+        assert var is not None
+        self.unless(matrix.reason_against_move(c.args[0].type, var.type))
 
     def on_view(self, op: OpDef, var: Var | None, c: Call) -> None:
         source = c.args[0]
@@ -264,6 +304,8 @@ class _Rules:
             raise _Stays(f"the result of {op.name} is not used")
         if op.concept == "slice":
             self.slice(var, source, c)
+        elif _space(source) in MATRIX:
+            self.need(op.concept in ("transpose_view", "set_validshape"), f"{op.name} of a matrix has no buffer form")
         elif op.concept == "set_validshape":
             self.need(source not in self.pitch, "a window's valid extents are set")
         else:
@@ -274,6 +316,7 @@ class _Rules:
         assert isinstance(whole, TileType)
         assert isinstance(t, TileType)
         assert isinstance(at, MakeTuple)
+        self.need(whole.memory_space is MemorySpace.Vec, "a window of a matrix")
         self.need(len(c.args) < 5, "a slice drops axes")
         self.need(source not in self.relabelled, "a window is cut from a relabelled window")
         nested = source in self.pitch
@@ -316,15 +359,21 @@ class _Rules:
         if op.level != "tile" or var is None or not isinstance(t, TileType) or not isinstance(s, TileType):
             raise _Stays("an assemble into global memory")
         assert isinstance(at, MakeTuple)
+        both_vec = {t.memory_space, s.memory_space} == {MemorySpace.Vec}
+        self.need(both_vec, "an assemble in matrix memory, or across memories")
         self.need(target not in self.pitch, "an assemble into a window")
         pitch = self.pitch.get(source, line_pitch(s)) if isinstance(source, Var) else line_pitch(s)
         self.need(pitch == line_pitch(t), "an assemble between different row pitches")
         self.need(not any(is_dynamic(x) for x in (t, s)) and const_dims(s.valid) is not None, "an assemble with run-time extents")
         self.need(0 not in (const_dims(s.valid) or (0,)), "an assemble of nothing")
         row, col = at.elements
-        self.need(s.is_fully_valid, "an assemble of a partly valid tile")  # a buffer is copied whole
         self.need(is_block_aligned(window_offset(t, row, col, self.values)), "an assemble at no proved boundary")
         self.parent(var, t)
+
+
+def _space(e: Expr) -> MemorySpace | None:
+    assert isinstance(e.type, TileType)
+    return e.type.memory_space
 
 
 def _runs_dynamic(t: TileType) -> bool:

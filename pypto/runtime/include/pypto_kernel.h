@@ -273,11 +273,13 @@ PP_INLINE float pp_abs_f32(float a)
     return __builtin_fabsf(a);
 }
 
-/* Truncate, saturate, NaN to 0. */
+/* Truncate, saturate, NaN to 0.  Of the number and back, GCC makes a truncation, whose result keeps the sign of -0.5. */
 #define PP_SATURATE(name, type, low, high, limit) \
     PP_INLINE type pp_sat_##name(float x) \
     { \
-        return x != x ? 0 : x >= limit ? high : x <= (float)low ? low : (type)x; \
+        type n = x != x ? 0 : x >= limit ? high : x <= (float)low ? low : (type)x; \
+        __asm__("" : "+r"(n)); \
+        return n; \
     }
 PP_SATURATE(i8, int8_t, INT8_MIN, INT8_MAX, 0x1p7f)
 PP_SATURATE(i16, int16_t, INT16_MIN, INT16_MAX, 0x1p15f)

@@ -74,17 +74,15 @@ PP_INLINE int64_t pp_mm_least(int64_t a, int64_t b) { return a < b ? a : b; }
 PP_MM_PANEL(pp_mm_panel_f32, float, pp_mm_tile_f32)
 PP_MM_PANEL(pp_mm_panel_i32, int32_t, pp_mm_tile_i32)
 
-/* rows x depth times depth x cols; `fresh`: the sums of c, which is height x width, start at 0, else at
- * what c holds. */
+/* rows x depth times depth x cols; `fresh`: the sums start at 0, else at what c holds. */
 #define PP_MM(name, sum, element, from, panel) \
     __attribute__((unused)) static void name(sum *c, int64_t c_row, int64_t c_col, const element *a, int64_t a_row, \
-        int64_t a_col, const element *b, int64_t b_row, int64_t b_col, int64_t rows, int64_t depth, int64_t cols, int64_t fresh, \
-        int64_t height, int64_t width) \
+        int64_t a_col, const element *b, int64_t b_row, int64_t b_col, int64_t rows, int64_t depth, int64_t cols, int64_t fresh) \
     { \
         sum x[PP_MM_BLOCK * PP_MM_DEPTH], y[PP_MM_DEPTH * PP_MM_COLS]; \
         if (fresh) \
-            for (int64_t i = 0; i < height; ++i) \
-                for (int64_t j = 0; j < width; ++j) \
+            for (int64_t i = 0; i < rows; ++i) \
+                for (int64_t j = 0; j < cols; ++j) \
                     c[i * c_row + j * c_col] = 0; \
         for (int64_t k0 = 0; k0 < depth; k0 += PP_MM_DEPTH) { \
             const int64_t kn = pp_mm_least(PP_MM_DEPTH, depth - k0); \

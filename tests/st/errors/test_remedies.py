@@ -189,7 +189,7 @@ def test_the_help_says_what_to_write(row, tmp_path):
     assert "got ()" not in e.message
 
 
-@pytest.mark.filterwarnings("ignore:UnusedVariable")
+@pytest.mark.filterwarnings("ignore:UnusedVariable", "ignore:OutParamWriteDropped")
 @pytest.mark.parametrize("row", [r for r in REFUSED if r[1][3]], ids=name)
 def test_what_it_says_is_accepted(row, tmp_path):
     """Once for all rows: each remedy is a body that parses and lowers."""

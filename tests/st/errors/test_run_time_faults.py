@@ -19,6 +19,7 @@ def fault(call, args, kind, *words, piece, file=__file__):
             call(*args)
         e = caught.value
         assert type(e) is kind
+        assert e.hint
         shown(e, piece, file)
         assert all(w in str(e) for w in words), str(e)
         for x, y in zip(args, before, strict=True):

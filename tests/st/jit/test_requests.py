@@ -1,8 +1,10 @@
 """What can be asked of a kernel besides a call: compile, lower, specialize, inspect, explain; and what a compiled one answers."""
 
 import os
+import re
 from pathlib import Path
 
+import jit_kit
 import pytest
 from jit_kit import HEAD, NO_LAUNCHER, call, full, scaled, untouched
 
@@ -114,7 +116,7 @@ def test_a_run_time_scalar_that_must_be_a_constant():
             y[0:64, 0:width] = pl.mul(t, 2.0)
         return y
 
-    with pytest.raises(pypto.Error, match="must be static"):
+    with pytest.raises(pypto.Error, match="must be known when the kernel is compiled"):
         k.compile(width=pl.RUNTIME)
     made = k.compile(width=32)
     y = untouched()
@@ -280,8 +282,22 @@ def test_stages_as_text():
     assert "stays at tile stage" not in kernel.inspect("buffer_ir")
     with pytest.raises(ValueError, match="unknown stage 'asm': expected one of c, tile_ir, buffer_ir"):
         kernel.inspect("asm")
-    with pytest.raises(NotImplementedError, match="pto"):
-        kernel.inspect("pto")
+    assert "pto.tmuls" in kernel.inspect("pto")
+
+
+def test_text_for_the_assembler(monkeypatch):
+    """The stored text is what is shown without places; a compiler is not needed to see it."""
+    kernel = scaled(2.0)
+    monkeypatch.setenv("PYPTO_CC", "/nowhere/cc")
+    placed = kernel.inspect("pto", X, X)
+    assert f'loc("{jit_kit.__file__}":' in placed
+    monkeypatch.setenv("PYPTO_EMIT_PTO_LOC", "0")
+    plain = kernel.inspect("pto", X, X)
+    assert "loc(" not in plain
+    assert re.sub(r' loc\("[^"]*":\d+:\d+\)', "", placed) == plain
+    monkeypatch.delenv("PYPTO_CC")
+    compiled = kernel.compile(X, X)
+    assert (compiled.output_dir / "k_incore_0.pto").read_text() == plain
 
 
 def test_why_a_kernel_is_no_buffers():

@@ -61,9 +61,11 @@ def test_any_size(m, k, n, dtype):
     np.testing.assert_array_equal(o, ascending(a, b))
 
 
-def test_bytes():
-    a, b = small(160, 1056, np.int8, 3), small(1056, 300, np.int8, 2)
-    *_, o = everywhere(mm8, a, b, out(160, 300, dtype=np.int32))
+# Boxes of bytes are 32 deep, and so are slices of K.
+@pytest.mark.parametrize(("m", "k", "n"), [(160, 1056, 300), (40, 1056, 80), (200, 992, 300)])
+def test_bytes(m, k, n):
+    a, b = small(m, k, np.int8, 3), small(k, n, np.int8, 2)
+    *_, o = everywhere(mm8, a, b, out(m, n, dtype=np.int32))
     np.testing.assert_array_equal(o, product(a, b))
 
 

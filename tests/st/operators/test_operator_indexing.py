@@ -24,7 +24,8 @@ from pypto.ir.ops.rules import MOVABLE
 
 D = DataType
 BY_PLANNER = tuple(w for w in lab.ALL if w.buffers and not w.optimize)
-GATHERED, SCATTERED = (D.FP32, D.FP16, D.INT32, D.INT16), (D.FP32, D.INT32, D.UINT32, D.FP16, D.BF16, D.INT16, D.UINT16)
+GATHERED = (D.FP32, D.FP16, D.INT32, D.INT16)
+SCATTERED = (D.FP32, D.INT32, D.UINT32, D.FP16, D.BF16, D.INT16, D.UINT16, D.INT8, D.UINT8)
 
 
 def load(name: str, rows: int, cols: int, *valid: Any) -> str:
@@ -279,6 +280,8 @@ def tensor_scatter_update(m: Maker) -> Made:
         index, src = "pl.slice(n, [2, 8], [0, 0])", "pl.slice(y, [16, 96], [0, 0])"
         yield m(f"pl.scatter_update(x, -2, {index}, {src})", SHAPE, _updated, store=ASSEMBLE)
         yield m(f"pl.scatter_update(x, {index}, {src}, dim=-2)", SHAPE, _updated, store=ASSEMBLE)
+        pages = f"pl.scatter_update(pl.reshape(x, [8, 4, 1, 96]), {index}, pl.reshape({src}, [2, 8, 1, 96]))"
+        yield m(f"pl.reshape({pages}, [32, 96])", SHAPE, _updated, store=ASSEMBLE)
 
 
 def mscatter(m: Maker) -> Made:

@@ -53,7 +53,6 @@ CALLS: tuple[Row, ...] = (
     ("t = pl.load(a, [0, 1.5], [8, 64])", InvalidOperationError, ("must be an integer, got 1.5",), "1.5"),
     (LOAD + "t = pl.add(t, a)", InvalidOperationError, ("pl.add: cannot mix Tensor and Tile",), "pl.add(t, a)"),
     (LOAD + "t = pl.row_sum(t)", InvalidOperationError, ("pl.row_sum", "tmp_tile"), "pl.row_sum(t)"),
-    ("t = pl.tile.full([8, 8], pl.FP32, 0.0)", InvalidOperationError, ("by keyword", "'value'"), "0.0"),
     ("o[:] = pl.cast(a, pl.FP32)", InvalidOperationError, ("same-dtype cast",), "pl.cast(a, pl.FP32)"),
     (LOAD + "t = pl.cast(t, pl.FP16, mode='near')", InvalidOperationError, ("near", "rint"), "pl.cast(t, pl.FP16, mode='near')"),
     ("o[:] = pl.mul(a, pl.get_block_idx())", InvalidOperationError, ("index", "pl.cast"), "pl.mul(a, pl.get_block_idx())"),
@@ -273,7 +272,7 @@ SCOPES: tuple[Row, ...] = (
         "pl.split()",
     ),
     (
-        "with pl.at(level=pl.Level.CORE_GROUP, deps=[a, 3]):\n    pass",
+        "with pl.at(level=pl.Level.CORE_GROUP, deps=[None, 3]):\n    pass",
         ParserTypeError,
         ("'deps'", "3"),
         "3",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frontend_kit import Kernel, entry, f32, incore, kernel, module, parsed, printed, round_trip
+from frontend_kit import Kernel, arrays, entry, f32, incore, kernel, module, parsed, printed, round_trip
 
 import pypto.language as pl
 from pypto.enums import Level, Role, SplitMode
@@ -54,7 +54,7 @@ def test_at() -> None:
 
 
 def test_tasks_run_in_program_order() -> None:
-    program = parsed(
+    made = kernel(
         """
         with pl.manual_scope():
             with pl.at(level=pl.Level.CORE_GROUP, dumps=[a], no_dep_args=[b]) as t0:
@@ -69,6 +69,8 @@ def test_tasks_run_in_program_order() -> None:
         """,
         scoped=False,
     )
+    made.options["auto_scope"] = False
+    program = made.parse(*arrays()).program
     manual, auto, _ = statements(program)
     assert isinstance(manual, RuntimeScopeStmt)
     assert (manual.manual, auto.manual) == (True, False)

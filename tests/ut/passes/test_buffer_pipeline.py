@@ -7,11 +7,15 @@ import pytest
 from back_lab import applied, kernel_of, scope, through
 from pass_lab import agree, body, out
 
+from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, MemoryPlanner
 from pypto.errors import VerificationError
+from pypto.ir.expr import Call
 from pypto.ir.printer import python_print
-from pypto.ir.rewrite import walk
-from pypto.ir.stmt import AssignStmt
+from pypto.ir.program import Function, Program
+from pypto.ir.rewrite import Mutator, walk
+from pypto.ir.shaped import TensorType
+from pypto.ir.stmt import AssignStmt, flatten_to_stmts, seq
 from pypto.ir.structural import compare
 from pypto.ir.verify.properties import IRProperty as P
 from pypto.passes import pipeline
@@ -107,6 +111,38 @@ def test_both_forms_in_one_program(planner: MemoryPlanner) -> None:
         if f.is_device and f.ir_stage is FunctionIRStage.Functional:
             without = f.replace(attrs=f.attrs.without("buffer_ir_selected"))
             assert compare(plain.get_function(f.name), without, auto_map=True) is None, python_print(low.device)
+
+
+@contract("B016")
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("wrong", ["operands", "results", "order"])
+def test_the_closing_checks_see_callers_and_kernels_of_both_forms(planner, wrong, monkeypatch) -> None:
+    """What the last pass would do wrong outside of the kernels it converts is found."""
+    it = find_pass("lower_tile_to_buffer")
+    convert = it.run
+
+    class Spoiled(Mutator):
+        def visit_call(self, c: Call) -> Call:
+            if not c.op.name.startswith("main_incore"):
+                return c
+            return c.replace(args=c.args[:-1]) if wrong == "operands" else c.replace(type=TensorType([8, 8], DataType.FP32))
+
+    def spoiled(f: Function) -> Function:
+        if wrong != "order":
+            return f if f.is_device else f.replace(body=Spoiled().body(f.body))
+        if not f.is_device or f.ir_stage is FunctionIRStage.Buffer:
+            return f
+        first, second, *rest = (s for s in flatten_to_stmts(f.body) if "alloc" not in python_print(s))
+        return f.replace(body=seq([second, *rest, first]))
+
+    def spoiling(p: Program, options: PassOptions) -> Program:
+        return convert(p, options).with_functions(spoiled(f) for f in convert(p, options).function_list)
+
+    p = body(BOTH, f"x: {T}, o: pl.InOut[{T}], q: pl.Out[{T}]")
+    lower(p, PassOptions(memory_planner=planner), level=1)
+    monkeypatch.setattr(it, "run", spoiling)
+    with pytest.raises(VerificationError, match="pipeline_output"):
+        lower(p, PassOptions(memory_planner=planner), level=1)
 
 
 @contract("B017", "B018", "B020")

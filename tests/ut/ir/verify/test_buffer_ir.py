@@ -437,3 +437,37 @@ def test_windows_of_former_extents():
     for found in (windowed(after=False, in_loop=False), windowed(after=True, in_loop=True)):
         assert len(found) == 2
         assert all("'w' was cut before the extents of its buffer changed" in m for m in found)
+
+
+@pytest.mark.contract("B086", "B201")
+@pytest.mark.parametrize(("row", "words"), [("n", PARTIAL), (0, None)])
+def test_a_constant_offset_into_a_run_time_window_is_no_known_place(row, words):
+    """The upper half of the one and the lower half of the other: apart only if both halves are where they seem to be."""
+    k = Lab()
+    whole = k.alloc("whole", 0)
+    outer = k.view("outer", whole, k.n if row == "n" else row, 0, (8, 32))
+    inner, other = k.view("inner", outer, 4, 0, (4, 32)), k.view("other", whole, 8, 0, (4, 32))
+    k.do("exp", inner, other)
+    found = k.findings()
+    assert len(found) == (words is not None)
+    assert all(words in m for m in found)
+
+
+@pytest.mark.contract("B142")
+@pytest.mark.parametrize("carries", [_loop_carry, _while_carry, _branch_result])
+def test_no_buffer_goes_through_control_flow(carries):
+    k = Lab()
+    carries(k)
+    assert any("control flow cannot carry buffer handles" in m for m in k.findings())
+
+
+@pytest.mark.contract("B141")
+def test_a_view_made_in_an_arm_is_seen_in_that_arm_only():
+    k = Lab()
+    a = k.alloc("a")
+    k.load(a)
+    v = k.view("v", a, 0, 0, (8, 32))
+    arm = k.body.pop()
+    k.body.append(IfStmt(scalar.gt(k.n, const_index(0)), arm, None))
+    k.do("exp", v, v)
+    assert any("'v'" in m for m in k.findings())

@@ -18,6 +18,8 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import ForStmt
 from pypto.ir.types import ScalarType
+from pypto.passes.context import PassOptions
+from pypto.passes.convert_tensor_to_tile_ops import convert_tensor_to_tile_ops
 from pypto.passes.convert_tensor_to_tile_ops.boxing import boxed_shape
 from pypto.span import Span
 
@@ -88,14 +90,44 @@ def test_operands_are_loaded_into_mat_as_they_lie(flags, where):
         "w = a[0:64, 0:64]\nv = w",
         "v = pl.reshape(c, [64, 64])",
         "v = pl.reshape(pl.set_validshape(a[0:64, 0:64], 64, 64), [64, 64])",
+        "v = a[0:64, 0:128][0:64, 64:128]",
+        "v = pl.tensor.view(a[0:64, 0:64], [64, 64])",
+        "v = pl.tensor.view(c, [64, 64])",
+        "v = pl.reinterpret_view(n[0:64, :], pl.FP32)",
     ],
 )
 def test_what_is_needed_of_a_view_is_needed_of_what_it_looks_at(between):
     text = between + "\no[:] = pl.matmul(v, b)"
-    params = f"a: {t(128, 128)}, c: {t(1, 64, 64)}, b: {t(64, 64)}, o: {t(64, 64)}, r: pl.Scalar[pl.INDEX]"
+    params = (
+        f"a: {t(128, 128)}, c: {t(1, 64, 64)}, n: {t(128, 64, dtype='INT32')}, "
+        f"b: {t(64, 64)}, o: {t(64, 64)}, r: pl.Scalar[pl.INDEX]"
+    )
     assert {c.kwargs["target_memory"] for c in calls_of(kernel(text, params), "tile.load")} == {M.Mat}
     placed = kernel_of(through(scope(text, params), "infer_tile_memory_space"))
     assert {c.args[0].type.memory_space for c in calls_of(placed, "tile.move")} == {M.Mat}
+
+
+@contract("T090")
+@pytest.mark.parametrize("between", ["v = pl.reshape(d, [64, 64])", "v = pl.tensor.view(d, [64, 64])"])
+def test_where_rows_do_not_stay_rows_nothing_is_needed_of_the_operand(between):
+    f = kernel(between + "\no[:] = pl.matmul(v, b)", f"d: {t(4096)}, b: {t(64, 64)}, o: {t(64, 64)}")
+    assert {of_params(f, c): c.kwargs.get("target_memory") for c in calls_of(f, "tile.load")} == {"d": None, "b": M.Mat}
+
+
+@contract("T006", "T008")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if pl.read(c, [0]) > 0:\n    v = a[0:64, 0:64]\nelse:\n    v = a[64:128, 0:64]\no[:] = pl.matmul(v, b)",
+        "v = a[0:64, 0:64]\nfor i in pl.range(2):\n    o[:] = pl.matmul(v, b)\n    v = a[64:128, 0:64]",
+        "v = a[0:64, 0:64]\nk = 0\nwhile k < 2:\n    v = a[64:128, 0:64]\n    k = k + 1\no[:] = pl.matmul(v, b)",
+    ],
+    ids=["branch", "loop", "while"],
+)
+def test_what_is_needed_of_a_result_is_needed_of_what_it_may_be(body):
+    f = kernel(body, f"a: {t(128, 128)}, b: {t(64, 64)}, c: {t(8, dtype='INT32')}, o: {t(64, 64)}")
+    assert [c.kwargs.get("target_memory") for c in calls_of(f, "tile.load")] == [M.Mat] * 3
+    assert "tile.move" not in applied(f)
 
 
 # -- M ---------------------------------------------------------------------------------------------------------------
@@ -109,6 +141,18 @@ def test_rows_are_whole_boxes_of_16_and_valid_as_far_as_they_go(m, dtype):
     assert a == ([up(m, 16), 64], [m, 64])
     assert o[0][0] == up(m, 16)
     assert o[1][0] == m
+
+
+@contract("T093")
+@pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_boxes_are_the_same_on_every_generation(platform, dtype):
+    params = f"a: {t(17, 64, dtype=dtype)}, b: {t(64, 17, dtype=dtype)}, o: {t(17, 17, dtype=SUM.get(dtype, 'FP32'))}"
+    before, _ = both(f"o[:] = pl.matmul(a, b, out_dtype=pl.{SUM.get(dtype, 'FP32')})", params)
+    f = kernel_of(convert_tensor_to_tile_ops.run(before, PassOptions(platform=platform)))
+    loads = {of_params(f, c): extents(v) for c, v in zip(calls_of(f, "tile.load"), values(f, "tile.load"), strict=True)}
+    assert loads == {"a": ([32, 64], [17, 64]), "b": ([64, 32], [64, 17])}
+    assert extents(values(f, "tile.matmul")[0]) == ([32, 32], [17, 17])
 
 
 @contract("T097", "T098", "T099", "T100", "T103")
@@ -218,6 +262,27 @@ def test_an_accumulator_has_the_rows_of_the_product(m, dtype, trans):
     assert carry.initValue is values(f, "tile.set_validshape")[0]
     left = next(v for c, v in zip(calls_of(f, "tile.load"), values(f, "tile.load"), strict=True) if of_params(f, c) == "a")
     assert extents(carry)[0][0] == extents(left)[0][1 if trans else 0] == up(m, box)
+
+
+LOOPS = {
+    "while": "k = 0\nwhile k < 64:\n"
+    "    acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :], init_cond=(k == 0))\n    k = k + 32\n",
+    "branch": (
+        "for k in pl.range(0, 64, 32):\n    if k > 0:\n        acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :])\n"
+        "    else:\n        acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :], init_cond=True)\n"
+    ),
+    "choice": "if pl.read(a, [0, 0]) > 0.0:\n    s = acc\nelse:\n    s = pl.matmul(a, b)\n"
+    "acc = pl.matmul_acc(s, a, b, init_cond=True)\n",
+}
+
+
+@contract("T104", "T106", "T109")
+@pytest.mark.parametrize("form", LOOPS)
+def test_what_is_asked_of_a_carry_is_asked_through_every_statement(form):
+    text = "acc = pl.create_tensor([20, 32], dtype=pl.FP32)\n" + LOOPS[form] + "o[:] = acc"
+    f = kernel(text, f"a: {t(20, 64)}, b: {t(64, 32)}, o: {t(20, 32)}")
+    assert extents(values(f, "tile.set_validshape")[0]) == ([32, 32], [20, 32])
+    assert {tuple(map(tuple, extents(v))) for v in values(f, "tile.matmul_acc")} == {((32, 32), (20, 32))}
 
 
 @contract("T096", "T107")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
+from importlib import import_module
+
 import pytest
 from back_lab import applied, call_of, kernel_of, raw_kernel
 from convert_kit import IN, OUT, T, calls_of, convert, directions, kernel, raw_converted, values
@@ -9,11 +13,12 @@ from pass_lab import apply
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
-from pypto.errors import CompileError
+from pypto.errors import CompileError, InternalError
 from pypto.ir import ops
 from pypto.ir.expr import Call, ConstInt
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, flatten_to_stmts
+from pypto.passes.convert_tensor_to_tile_ops.bridges import bridges_of, check_bridges
 from pypto.passes.memory.spaces import staging_space
 
 contract = pytest.mark.contract
@@ -84,7 +89,7 @@ def test_a_value_that_nobody_needs_anywhere_leaves_its_memory_open():
 
 
 @contract("T082", "T083", "T084", "T085")
-@pytest.mark.parametrize("space", [M.Left, M.Right])
+@pytest.mark.parametrize("space", [s for s, staged in STAGED.items() if s is not staged])
 def test_a_move_makes_the_rest_of_the_way(monkeypatch, space):
     spaces(monkeypatch, "tile.adds", space, None)
     p = convert(raw_kernel("y = pl.tensor.adds(x, 1.0)", f"x: {T}"))
@@ -114,12 +119,92 @@ def test_loads_that_are_placed_later_agree_with_loads_that_are_made(monkeypatch,
 
 @contract("T076", "T087")
 def test_both_passes_ask_the_same_function():
-    from importlib import import_module
-
     body = import_module("pypto.passes.convert_tensor_to_tile_ops.body")
     infer = import_module("pypto.passes.infer_tile_memory_space")
     assert body.staging_space is infer.staging_space is staging_space
     assert {s: staging_space(s) for s in MemorySpace} == {s: STAGED.get(s) for s in MemorySpace}
+
+
+# -- rules that lead to several operators ----------------------------------------------------------------------------
+
+PRODUCTS = {
+    "tensor.matmul": ("tile.matmul", "tile.batch_matmul"),
+    "tensor.matmul_acc": ("tile.matmul_acc", "tile.batch_matmul_acc"),
+}
+
+
+def like(op, **changes):
+    """An operator of the table with other declarations."""
+    made = copy.copy(op)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+@contract("T077")
+@pytest.mark.parametrize("name", list(PRODUCTS))
+def test_a_rule_names_every_operator_that_it_may_lead_to(name):
+    op = ops.get(name)
+    assert op.becomes == PRODUCTS[name]
+    rank2, rank3 = (
+        {n for n in applied(kernel("acc = " + PRODUCT[name] + "\no[:] = acc", params)) if "matmul" in n}
+        for params in (MATRICES, BATCHES)
+    )
+    assert (rank2, rank3) == ({op.becomes[0]}, {op.becomes[1]})
+
+
+MATRICES = "a: pl.Tensor[[32, 32], pl.FP32], b: pl.Tensor[[32, 32], pl.FP32], o: pl.Tensor[[32, 32], pl.FP32]"
+BATCHES = MATRICES.replace("[32, 32]", "[1, 32, 32]")
+PRODUCT = {
+    "tensor.matmul": "pl.matmul(a, b)",
+    "tensor.matmul_acc": "pl.matmul_acc(pl.create_tensor(o.shape, dtype=pl.FP32), a, b, init_cond=True)",
+}
+
+
+@contract("T077", "T078")
+@pytest.mark.parametrize("name", list(PRODUCTS))
+def test_operators_that_one_rule_leads_to_read_an_operand_in_one_memory(monkeypatch, name):
+    op = ops.get(name)
+    found = bridges_of(op)
+    assert found is not None
+    for i, operand in enumerate(op.operands):
+        read = {ops.get(n).spaces[i] for n in op.becomes}
+        assert read == {found[i]} if operand.kind == "tensor" else found[i] is None
+    batch = ops.get(op.becomes[1])
+    for i, operand in enumerate(op.operands):
+        elsewhere = tuple((M.Vec,) if j == i else s for j, s in enumerate(batch.spaces))
+        monkeypatch.setattr(batch, "spaces", elsewhere)
+        if operand.kind == "tensor":
+            with pytest.raises(
+                InternalError, match=rf"operand {i} in different memories: {op.becomes[0]} in .* {batch.name} in Vec"
+            ):
+                check_bridges(ops.ALL)
+        monkeypatch.undo()
+    check_bridges(ops.ALL)
+
+
+@contract("T079")
+@pytest.mark.parametrize(("becomes", "what"), [(("tile.matmul", "tile.nothing"), "tile.nothing .* is not registered")])
+def test_an_operator_that_is_not_there_is_an_error_of_the_table(becomes, what):
+    with pytest.raises(InternalError, match=what):
+        check_bridges([like(ops.get("tensor.matmul"), becomes=becomes)])
+
+
+@contract("T079")
+@pytest.mark.parametrize("spaces", [None, (), (None, (M.Right,)), ((M.Left,),)])
+def test_an_operator_that_does_not_say_where_it_reads_is_an_error_of_the_table(monkeypatch, spaces):
+    monkeypatch.setattr(ops.get("tile.batch_matmul"), "spaces", spaces)
+    with pytest.raises(InternalError, match=r"tile\.batch_matmul does not say in which memory it reads operand [01]"):
+        check_bridges(ops.ALL)
+
+
+@contract("T077", "T079")
+def test_the_table_is_checked_when_the_conversion_is_loaded(monkeypatch):
+    body = import_module("pypto.passes.convert_tensor_to_tile_ops.body")
+    monkeypatch.setattr(ops.get("tile.batch_matmul"), "spaces", None)
+    spec = importlib.util.spec_from_file_location("body_again", body.__file__)
+    with pytest.raises(InternalError, match="does not say"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 # -- what loads for itself, what follows its operand -----------------------------------------------------------------
@@ -151,6 +236,18 @@ def test_an_assembled_tile_lies_where_its_target_lies(space):
     )
     f = kernel_of(apply(convert(raw_kernel(body, f"x: {T}")), "infer_tile_memory_space"))
     assert values(f, "tile.assemble")[0].type.memory_space is space
+    assert "tile.move" not in applied(f)
+
+
+@contract("T089")
+@pytest.mark.parametrize("space", [M.Vec, M.Mat])
+def test_a_gathered_row_lies_where_its_tile_lies(space):
+    body = (
+        f"t = pl.tile.create([32, 64], dtype=pl.FP32, target_memory=pl.Mem.{space.name})\n"
+        "r = pl.tile.gather_row(t, x, [16, 0], [0, 0], [16, 64])"
+    )
+    f = kernel_of(apply(convert(raw_kernel(body, f"x: {T}")), "infer_tile_memory_space"))
+    assert values(f, "tile.gather_row")[0].type.memory_space is space
     assert "tile.move" not in applied(f)
 
 

@@ -55,6 +55,7 @@ def test_other_names_do_not_hide_it(body):
         BULK.format(o="o") + "if v > 0:\n    pl.write(o, [3, 0], v)\n",
         "i = 0\nwhile i < 4:\n    pl.write(o, [i, 0], v)\n    i = i + 1\n" + BULK.format(o="o"),
         "if v > 0:\n    p = o\nelse:\n    p = q\n" + ELEMENT.format(o="p") + BULK.format(o="o"),
+        "if v > 0:\n    p = q\nelse:\n    p = o\n" + ELEMENT.format(o="p") + BULK.format(o="o"),
         "for i in pl.range(4):\n    if v > 0:\n        pl.write(o, [i, 0], v)\n    else:\n        " + BULK.format(o="o"),
     ],
 )

@@ -215,6 +215,19 @@ def test_a_computed_carry_has_one_type_from_its_beginning_on():
     assert carry.initValue.type == carry.type == yielded.type == loop.return_vars[0].type
 
 
+@contract("T024")
+@pytest.mark.parametrize("later", ["x", "y"])
+def test_a_tensor_that_is_yielded_for_a_computed_carry_is_loaded(later):
+    body = f"e = pl.add(x, 1.0)\nfor i in pl.range(2):\n    o[:] = e\n    e = {later}\nq[:] = e\n"
+    body += "pl.write(y, [0, 0], pl.const(1.0, pl.FP32))"
+    params = f"x: {T}, y: pl.InOut[{T}], o: pl.Out[{T}], q: pl.Out[{T}]"
+    f = kernel(body, params)
+    (loop,) = [n for n in walk(f.body) if isinstance(n, ForStmt)]
+    at = next(i for i, a in enumerate(loop.iter_args) if a.name_hint.startswith("e"))
+    assert isinstance(flatten_to_stmts(loop.body)[-1].value[at].type, TileType)
+    agree(*both(body, params), [X, X + 1, out(16, 64), out(16, 64)])
+
+
 def test_kernels_with_all_of_this_keep_the_numbers():
     body = """
         e = x

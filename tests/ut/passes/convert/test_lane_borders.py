@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from back_lab import applied, call_of, raw_kernel, scope, through
 from convert_kit import calls_of, kernel, values
-from pass_lab import findings
+from pass_lab import FRONT, apply, findings
 
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError, Error
 from pypto.ir import ops
 from pypto.ir.rewrite import walk
 from pypto.ir.stmt import SplitAivScopeStmt
+from pypto.ir.verify.lane_regions import Core, core_of
 from pypto.ir.verify.properties import IRProperty as P
 
 contract = pytest.mark.contract
@@ -107,3 +108,25 @@ def test_they_stay_where_they_stood(mode, split):
     (region,) = [n for n in walk(f.body) if isinstance(n, SplitAivScopeStmt)]
     assert len(calls_of(region, "tile.aiv_shard")) == len(calls_of(region, "tile.aic_gather")) == 1
     assert (findings(through(scope(TEXT.format(mode=mode), A), "convert_tensor_to_tile_ops"), P.AivSplitValid)) == []
+
+
+@contract("T171")
+@pytest.mark.parametrize("name", ["aiv_shard", "aic_gather"])
+@pytest.mark.parametrize("level", ["tensor", "tile"])
+def test_both_forms_keep_both_cores_busy(level, name):
+    assert core_of(ops.get(f"{level}.{name}")) is Core.MIXED
+    assert core_of(ops.get(f"{level}.matmul")) is Core.CUBE
+    assert core_of(ops.get(f"{level}.exp")) is Core.VECTOR
+    assert core_of(ops.get("tile.load")) is core_of(ops.get("tensor.assemble")) is Core.SHARED
+
+
+@contract("T171")
+@pytest.mark.parametrize("last", ["outline_incore_scopes", "convert_tensor_to_tile_ops"])
+@pytest.mark.parametrize(("mode", "split"), MODES)
+def test_they_are_no_work_of_one_core_in_the_region_of_the_other(mode, split, last):
+    """A product in a region is refused, vector work outside of one too; what leads from one to the other is neither."""
+    p = through(scope(TEXT.format(mode=mode), A), last) if "convert" in last else apply(scope(TEXT.format(mode=mode), A), *FRONT)
+    (f,) = [g for g in p.function_list if g.is_device]
+    cores = {n: core_of(ops.get(n)) for n in applied(f)}
+    assert [n.split(".")[1] for n, core in cores.items() if core is Core.MIXED] == ["aiv_shard", "aic_gather"]
+    assert [code for code, _ in findings(p, P.AivSplitValid)] == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from back_lab import applied, call_of, raw_kernel
+from back_lab import applied, call_of, raw_kernel, scope, through
 from convert_kit import both, calls_of, convert, kernel, of_params, param, raw_converted, values
 from pass_lab import agree, out, outputs
 
+from pypto.codegen.pto import PTOCodegen
 from pypto.enums import ArgEffect, MemorySpace, TileLayout
 from pypto.errors import CompileError, Error
 from pypto.ir import ops
 from pypto.ir.expr import ConstInt
+from pypto.ir.ops.paging import row_place
 from pypto.ir.rewrite import walk
 from pypto.ir.stmt import ForStmt, flatten_to_stmts
 
@@ -117,6 +121,52 @@ def test_turned_rows_are_columns_of_a_right_operand():
 def test_a_row_of_a_vector_tile_is_moved_as_it_is():
     f = paged("Vec")
     assert [e.value for e in call_of(f, "tile.gather_row").args[4].elements] == [1, 32]
+
+
+BOXED = "a = pl.create_l1([48, 64], pl.{dtype})\na = pl.gather_row(a, x, [r, 0], [3, 5], [{rows}, {cols}]{valid})\n"
+
+
+@contract("T150")
+@pytest.mark.parametrize(
+    ("dtype", "window", "valid", "place"),
+    [
+        ("FP32", (1, 32), None, (16, 32)),
+        ("FP32", (1, 20), None, (16, 24)),  # boxes of 8 columns
+        ("FP16", (1, 20), None, (16, 32)),
+        ("INT8", (1, 20), None, (16, 32)),
+        ("FP16", (17, 64), None, (32, 64)),
+        ("FP16", (17, 64), "s", (32, 64)),
+    ],
+)
+def test_a_row_lies_in_whole_boxes_of_which_it_is_valid(dtype, window, valid, place):
+    args = {"dtype": dtype, "rows": window[0], "cols": window[1], "valid": f", valid_shape=[s, {window[1]}]" if valid else ""}
+    sums = "INT32" if dtype == "INT8" else "FP32"
+    text = BOXED.format(**args) + f"o[:] = pl.matmul(y, a, b_trans=True, out_dtype=pl.{sums})"
+    params = (
+        f"x: {t(64, 128, dtype=dtype)}, y: {t(16, 64, dtype=dtype)}, r: pl.Scalar[pl.INDEX], s: pl.Scalar[pl.INDEX], "
+        f"o: pl.Out[{t(16, 48, dtype=sums)}]"
+    )
+    p = through(scope(text, params), "allocate_memory_addr")
+    (made,) = re.findall(r"pto\.subview .*", PTOCodegen().generate(p, emit_source_loc=False))
+    assert f"sizes [{place[0]}, {place[1]}]" in made
+    rows = "%arg4" if valid else f"%c{window[0]}_index"
+    assert f"valid [{rows}, %c{window[1]}_index]" in made
+    assert (
+        made.split("->")[1].count(f"rows={place[0]}, cols={place[1]}, v_row={'?' if valid else window[0]}, v_col={window[1]},")
+        == 1
+    )
+
+
+@contract("T150", "T151")
+@pytest.mark.parametrize(("form", "place"), [("Vec", (1, 32)), ("Mat", (16, 32))])
+def test_the_place_of_a_row_follows_the_boxes_of_its_memory(form, place):
+    (c,) = calls_of(paged(form), "tile.gather_row")
+    window = c.args[4].elements
+    made = row_place(c.args[0].type, window, window)
+    assert tuple(d.value for d in made.shape) == place
+    assert [d.value for d in made.valid] == [1, 32]
+    assert made.memory_space is c.args[0].type.memory_space
+    assert made.layout == c.args[0].type.layout
 
 
 # -- create_l1 and gather_row ----------------------------------------------------------------------------------------
