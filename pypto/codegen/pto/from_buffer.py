@@ -12,9 +12,10 @@ from pypto.codegen.pto.text import Value
 from pypto.codegen.pto.types import tile_buf
 from pypto.dtypes import DataType
 from pypto.enums import ArgEffect
-from pypto.errors import InternalError
+from pypto.errors import InternalError, NotSupportedError
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, Var
 from pypto.ir.opdef import Matmul, OpDef
+from pypto.ir.program import Function
 from pypto.ir.scalar import dtype_of
 from pypto.ir.shaped import BufferType
 from pypto.span import Span
@@ -24,6 +25,10 @@ __all__ = ["BufferText"]
 
 class BufferText(FunctionText):
     """Writes a function of the buffer stage."""
+
+    def __init__(self, f: Function, arch: str, locations: bool) -> None:
+        super().__init__(f, arch, locations)
+        self.addresses: dict[str, str] = {}  # of handles
 
     def handle(self, e: Expr) -> Value:
         """Storage, by its handle."""
@@ -48,7 +53,9 @@ class BufferText(FunctionText):
         made = self._bind(var)
         assert var is not None
         assert isinstance(var.type, BufferType)
-        words = [f"addr = {self._address(c.args[1])}"] if len(c.args) > 1 else []
+        if len(c.args) > 1:
+            self.addresses[made.name] = self._address(c.args[1])
+        words = [f"addr = {self.addresses[made.name]}"] if len(c.args) > 1 else []
         dynamic = [n for n, v in zip(("valid_row", "valid_col"), var.type.valid_shape, strict=True) if v < 0]
         words += [f"{n} = {x}" for n, x in zip(dynamic, self._extents(c.args[0]), strict=True)]
         self.text.op(f"{' '.join([f'{made.name} = pto.alloc_tile', *words])} : {made.type}", span)
@@ -103,12 +110,33 @@ class BufferText(FunctionText):
         out = self.handle(destination)
         if isinstance(op.semantics, Matmul):
             self.check_pitch(ins[0], out, span)
+            ins[1] = self.as_deep(ins[0], ins[1], span)
         if op.effect(len(operands), c.kwargs) is ArgEffect.ReadWrite:
             ins.insert(0, out)
         assert isinstance(destination.type, BufferType)
         dtype = destination.type.dtype
         inside, after = attributes(op, c.kwargs, dtype, dtype)
         self.instruction(op.pto, ins, [out], span, inside, after)
+
+    def as_deep(self, lhs: Value, rhs: Value, span: Span) -> Value:
+        """The right operand with as many rows as the left one has columns, where constants say how many these are."""
+        left, right = lhs.descriptor, rhs.descriptor
+        assert left is not None
+        assert right is not None
+        depth, have = (d.physical_shape[i] if d.valid_shape[i] < 0 else d.valid_shape[i] for d, i in ((left, 1), (right, 0)))
+        if depth == have:
+            return rhs
+        made = right.replace(valid_shape=(depth, right.valid_shape[1]))
+        if right.valid_shape[1] < 0 or left.valid_shape[1] < 0:
+            what = f"{self.doing}: {have} rows of the right operand are valid, {depth} columns of the left one"
+            raise NotSupportedError(what, span, "narrow both of them with pl.set_validshape")
+        alias = Value(self.text.named("rows"), tile_buf(made), made)
+        address = self.addresses.get(rhs.name)
+        if address is None:
+            self.text.op(f"{alias.name} = pto.treshape {rhs.name} : {rhs.type} -> {alias.type}", span)
+        else:
+            self.text.op(f"{alias.name} = pto.alloc_tile addr = {address} : {alias.type}", span)
+        return alias
 
     def operand(self, e: Expr) -> Value:
         """A scalar operand; positions are indices."""

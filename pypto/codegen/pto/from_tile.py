@@ -192,7 +192,9 @@ class TileOperations(FunctionText):
         if not sums:
             self.filled(matrix_valid(_tile(c.args[s.lhs]))[1:], _tile(var), span)
         with self.guarded((c.args[s.lhs], c.args[s.rhs])):
-            lhs, rhs = (self.handles.tile(c.args[i], span) for i in (s.lhs, s.rhs))
+            lhs = self.handles.tile(c.args[s.lhs], span)
+            depth = matrix_valid(_tile(c.args[s.lhs]))[1]
+            rhs = self.handles.narrowed(c.args[s.rhs], (depth, made[1]), True, span)
             bias = [self.handles.tile(c.args[s.bias], span)] if s.bias is not None else []
             target = self.handles.product(var, lhs, rhs, made, not sums, span)
             self.check_pitch(lhs, target, span)

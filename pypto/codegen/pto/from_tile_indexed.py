@@ -6,12 +6,14 @@ from pypto.codegen.pto.from_tile import TileOperations, elements_of, pair
 from pypto.codegen.pto.text import Value
 from pypto.dtypes import DataType
 from pypto.errors import NotSupportedError
+from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import OpDef
 from pypto.ir.ops.gathers import COALESCE, OOB
 from pypto.ir.ops.paging import row_place
 from pypto.ir.scalar import dtype_of
-from pypto.ir.shaped import TensorType, TileType, const_dim
+from pypto.ir.shaped import TensorType, TileType, const_dim, const_dims
+from pypto.ir.types import ScalarType
 from pypto.span import Span
 
 __all__ = ["TileText"]
@@ -103,25 +105,45 @@ class TileText(TileOperations):
         return self.partition(p, [const_index(0)] * len(p.type.shape), p.type.shape)
 
     def on_gather_row(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
-        """Global memory goes straight into a window of the tile: whole boxes, valid as far as something is moved."""
+        """Global memory goes straight into a window of the tile; row by row where the whole window might leave the tile."""
         assert var is not None
         t = c.args[0].type
         assert isinstance(t, TileType)
         if c.kwargs.get("transpose"):
             raise NotSupportedError(f"{op.name} with transpose=True has no .pto form in this version", span)
         out = self.begin_as(var, c.args[0], span)
-        shape = elements_of(c.args[4])
+        shape, at, source = elements_of(c.args[4]), pair(c.args[2]), elements_of(c.args[3])
         extents = elements_of(c.args[5]) if len(c.args) > 5 and elements_of(c.args[5]) else shape
         place = row_place(t, extents, shape)
+        whole, by_row = _fits(t, place, at)
+        if not whole and (not by_row or len(source) != 2):
+            what = f"{op.name}: a window whose place in the tile is known at run time only has no .pto form here"
+            raise NotSupportedError(what, span, "gather into rows that constants number, or into a tile in Vec")
         condition = self.positive(extents)
         if condition:
             self.text.raw(f"scf.if {condition} {{")
         with self.text.region() if condition else self.text.same():
-            window = self.window(out, pair(c.args[2]), place, "row", span)
-            part = self.partition(self.tensor(c.args[1]), elements_of(c.args[3]), extents)
-            self.instruction(op.pto, [part], [window], span)
+            if whole:
+                window = self.window(out, at, place, "row", span)
+                self.instruction(op.pto, [self.partition(self.tensor(c.args[1]), source, extents)], [window], span)
+            else:
+                self._row_by_row(op, out, place, c, at, span)
         if condition:
             self.text.raw("}")
+
+    def _row_by_row(self, op: OpDef, out: Value, place: TileType, c: Call, at: tuple[Expr, Expr], span: Span) -> None:
+        counter = Var("row", ScalarType(DataType.INDEX), span)
+        self.values[counter] = Value(self.text.named("row"), "index")
+        ends = self.text.index(0), self.index(place.valid[0]), self.text.index(1)
+        self.text.raw(f"scf.for {self.values[counter].name} = {ends[0]} to {ends[1]} step {ends[2]} {{")
+        one, source = const_index(1), elements_of(c.args[3])
+        view = place.get_effective_tile_view().replace(valid_shape=(one, place.valid[1]))
+        row = TileType((one, place.shape[1]), place.dtype, None, view, place.memory_space)
+        with self.text.region():
+            window = self.window(out, (arith.add(at[0], counter), at[1]), row, "line", span)
+            part = self.partition(self.tensor(c.args[1]), (arith.add(source[0], counter), source[1]), (one, place.valid[1]))
+            self.instruction(op.pto, [part], [window], span)
+        self.text.raw("}")
 
     # -- sorting --
 
@@ -156,3 +178,10 @@ class TileText(TileOperations):
 
     on_scatter_mask = on_scatter_update = on_compare_columns = _no_instruction
     on_compare_counts = on_paged_gather = on_lane_shard = on_lane_gather = on_clone = _no_instruction
+
+
+def _fits(t: TileType, place: TileType, at: tuple[Expr, Expr]) -> tuple[bool, bool]:
+    """Whether a window lies within a tile whatever numbers say, and whether each of its rows does."""
+    (rows, cols), sizes, (r, c) = const_dims(t.shape) or (0, 0), const_dims(place.shape) or (1, 1), map(const_dim, at)
+    beside = c is not None and 0 <= c <= cols - sizes[1]
+    return beside and r is not None and 0 <= r <= rows - sizes[0], beside and t.layout.is_flat

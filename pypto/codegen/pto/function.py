@@ -78,7 +78,7 @@ class FunctionText(Scalars):
         self.body(self.f.body)
         attributes = f" attributes {{pto.kernel_kind = #pto.kernel_kind<{kind}>}}" if kind is not None else ""
         listed = ", ".join(f"{v.name}: {v.type}" for v in arguments)
-        return self.text.function(f"func.func @{self.f.name}({listed}){attributes}")
+        return self.text.function(f"func.func @{symbol(self.f.name)}({listed}){attributes}")
 
     # -- arguments --
 
@@ -298,7 +298,12 @@ class FunctionText(Scalars):
             return
         kind = op.semantics.kind if isinstance(op.semantics, Special) else ""
         handler: Callable[[OpDef, Var | None, Call, Span], None] | None = getattr(self, f"on_{kind}", None) if kind else None
-        (handler or self.operation)(op, var, c, span)
+        try:
+            (handler or self.operation)(op, var, c, span)
+        except NotSupportedError as e:
+            if e.location is not None:
+                raise
+            raise NotSupportedError(f"{op.name}: {e.message}", span, e.hint) from None
 
     def operation(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         """A call that has no method of its own."""
@@ -445,6 +450,11 @@ class FunctionText(Scalars):
                 "write each tensor under its own name",
             )
         self.tensors[v] = roots.pop()
+
+
+def symbol(name: str) -> str:
+    """A function's name as the text spells it: letters outside of ASCII by their bytes."""
+    return name if name.isascii() else f"kernel_{name.encode().hex()}"
 
 
 def _span(c: Call, s: Stmt) -> Span:

@@ -14,7 +14,9 @@ from pypto.enums import CompactMode, MemorySpace, PadValue, TileLayout
 from pypto.errors import NotSupportedError
 from pypto.ir import arith
 from pypto.ir.expr import Expr, const_index
+from pypto.ir.layout import implicit_layout
 from pypto.ir.shaped import BufferType, TileType, const_dim, const_dims, same_dims
+from pypto.target.chip import BLOCK_BYTES
 
 __all__ = ["descriptor", "element", "matrix_valid", "partition_type", "pointer", "scalar_type", "tile_buf", "view_type"]
 
@@ -79,6 +81,12 @@ def tile_buf(t: BufferType) -> str:
     if space is None or len(t.physical_shape) != 2:
         raise NotSupportedError(f"a rank-{len(t.physical_shape)} buffer in {t.memory_space.name} has no .pto form")
     rows, cols = t.physical_shape
+    along = (cols if t.blayout is TileLayout.row_major else rows) * t.dtype.get_byte()
+    if t.slayout is TileLayout.none_box and along % BLOCK_BYTES:
+        what = (
+            f"a tile of {rows} x {cols} elements of {t.dtype} is not made of blocks of {BLOCK_BYTES} bytes: it has no .pto form"
+        )
+        raise NotSupportedError(what, hint="make it as large as whole blocks, and say with valid_shape= how much holds data")
     valid = ", ".join(f"{n}={'?' if v < 0 else v}" for n, v in zip(("v_row", "v_col"), t.valid_shape, strict=True))
     fields = (
         f"loc={space}, dtype={element(t.dtype)}, rows={rows}, cols={cols}, {valid}, blayout={_LAYOUTS[t.blayout]}, "
@@ -107,7 +115,8 @@ def descriptor(t: TileType) -> BufferType:
         raise NotSupportedError("a tile without constant extents or without a memory has no .pto form")
     rows, cols = prod(dims[:-1]), dims[-1]
     valid = [-1 if n is None else n for n in map(const_dim, matrix_valid(t))]
-    view, layout = t.get_effective_tile_view(), t.layout
+    view = t.get_effective_tile_view()
+    layout = t.layout if len(dims) < 3 or not t.layout.is_flat else implicit_layout(t.memory_space, (rows, cols))
     return BufferType(
         (rows, cols), t.dtype, t.memory_space, valid, layout.blayout, layout.slayout, layout.fractal, view.pad, view.compact
     )

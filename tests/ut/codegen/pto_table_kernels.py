@@ -45,7 +45,7 @@ def _computing(dtype: str, arch: str) -> Iterator[OpDef]:
             yield op
 
 
-def table_kernel(dtype: str, chosen: list[OpDef]) -> Program:
+def table_kernel(dtype: str, chosen: list[OpDef], arch: str = "a2a3") -> Program:
     """One kernel `k(x, y, row, col, o, masks, indices)` that applies the operators one after the other."""
     name = DTYPES[dtype].name
     lines = [
@@ -54,7 +54,7 @@ def table_kernel(dtype: str, chosen: list[OpDef]) -> Program:
         _load("r", "row", (ROWS, 1)),
         _load("c", "col", (1, COLS)),
         f"s = pl.tile.create([{ROWS}, {COLS}], dtype=pl.{name}, target_memory=pl.Mem.Vec)",
-        "m = pl.tile.cmp(a, b, cmp_type=4)" if _compares(dtype) else "",
+        "m = pl.tile.cmp(a, b, cmp_type=4)" if _compares(dtype, arch) else "",
         "w = pl.tile.create([1, 32], dtype=pl.UINT8, target_memory=pl.Mem.Vec)",
     ]
     for i, op in enumerate(chosen):
@@ -71,9 +71,9 @@ def table_kernel(dtype: str, chosen: list[OpDef]) -> Program:
     return kernel("k", params, "\n".join(filter(None, lines)), raw=True)
 
 
-def _compares(dtype: str) -> bool:
+def _compares(dtype: str, arch: str) -> bool:
     """Whether masks can be made of elements of a type."""
-    return any(op.concept == "cmp" for op in _computing(dtype, "a2a3"))
+    return any(op.concept == "cmp" for op in _computing(dtype, arch))
 
 
 def _tensor(rows: int, cols: int, name: str) -> str:

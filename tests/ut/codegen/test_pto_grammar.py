@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pto_grammar import check
 from pto_syntax import PtoError
@@ -174,3 +177,12 @@ def test_text_of_another_form() -> None:
     ):
         with pytest.raises(PtoError):
             check(module(VECTOR).replace(old, new), True)
+
+
+def test_judge_and_machine_share_nothing_with_what_prints() -> None:
+    """What reads the text is written from the description alone."""
+    here = Path(__file__).parent
+    for name in ("syntax", "types", "tables", "places", "rules", "grammar"):
+        assert not re.search(r"(import|from) pypto", (here / f"pto_{name}.py").read_text()), name
+    for name in ("memory", "instructions", "scattered", "machine", "canon"):
+        assert "pypto.codegen" not in (here / f"pto_{name}.py").read_text(), name
