@@ -316,20 +316,24 @@ def test_calls_leave_nothing_behind(launcher):
         for _ in range(n):
             kernel(x, y)
 
-    work(1000)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work(100)
-        before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
-        references = [sys.getrefcount(o) for o in (x, y, kernel)]
-        work(rounds)
+    references = [sys.getrefcount(o) for o in (x, y, kernel)]
+
+    def left() -> tuple[int, int]:
+        """Bytes and blocks that calls leave."""
+        work(1000)
         gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 4096
-    assert sys.getallocatedblocks() - blocks < 200
+        tracemalloc.start()
+        try:
+            work(100)
+            before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
+            work(rounds)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] - before, sys.getallocatedblocks() - blocks
+        finally:
+            tracemalloc.stop()
+
+    # Other threads of the process allocate, too, now and then: what calls leave is there each time.
+    assert any(size < 4096 and blocks < 200 for size, blocks in (left() for _ in range(3)))
     assert [sys.getrefcount(o) for o in (x, y, kernel)] == references
 
 
