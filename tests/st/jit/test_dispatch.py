@@ -316,11 +316,11 @@ def test_calls_leave_nothing_behind(launcher):
         for _ in range(n):
             kernel(x, y)
 
+    work(1000)
     references = [sys.getrefcount(o) for o in (x, y, kernel)]
 
     def left() -> tuple[int, int]:
         """Bytes and blocks that calls leave."""
-        work(1000)
         gc.collect()
         tracemalloc.start()
         try:
