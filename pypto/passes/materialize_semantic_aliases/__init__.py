@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 from pypto.errors import CompileError
 from pypto.ir import ops
-from pypto.ir.expr import Call, Expr, MakeTuple, Var
+from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Special
 from pypto.ir.ops.buffer_matrix import MATRIX
 from pypto.ir.program import Function, Program
-from pypto.ir.shaped import TileType, const_dim
+from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.verify.placement import overlapping_tiles
 from pypto.ir.verify.properties import IRProperty
@@ -40,12 +40,12 @@ __all__ = [
 
 def gives_its_values(f: Function) -> bool:
     """Whether executing a placed function on its storage gives the values of its variables."""
-    return not check_storage(f, physical=False) and not overlapping_tiles(f, addressed=False) and not _joins_moving_windows(f)
+    return not check_storage(f, physical=False) and not overlapping_tiles(f, addressed=False) and not _joins_windows(f)
 
 
-def _joins_moving_windows(f: Function) -> bool:
-    """Whether control flow takes a window at a run-time offset, whose memref says only what it is cut from."""
-    moving: set[Expr] = set()
+def _joins_windows(f: Function) -> bool:
+    """Whether control flow takes a window: its storage is another's, and at run-time offsets no memref says where it is."""
+    windows: set[Expr] = set()
     for s in statements(f.body):
         if isinstance(s, YieldStmt):
             taken: Iterable[Expr] = s.value
@@ -53,21 +53,20 @@ def _joins_moving_windows(f: Function) -> bool:
             taken = (a.initValue for a in s.iter_args)
         else:
             taken = ()
-            if isinstance(s, AssignStmt) and isinstance(s.var.type, TileType) and _moves(s.value, moving):
-                moving.add(s.var)
-        if any(e in moving for e in taken):
+            if isinstance(s, AssignStmt) and isinstance(s.var.type, TileType) and _is_window(s.value, windows):
+                windows.add(s.var)
+        if any(e in windows for e in taken):
             return True
     return False
 
 
-def _moves(value: Expr, moving: set[Expr]) -> bool:
+def _is_window(value: Expr, windows: set[Expr]) -> bool:
     if not isinstance(value, Call):
-        return value in moving
+        return value in windows
     op = ops.of(value)
     if op is None or not isinstance(op.semantics, Special) or op.semantics.kind != "view":
         return False
-    at = value.args[2] if op.concept == "slice" else None
-    return value.args[0] in moving or (isinstance(at, MakeTuple) and any(const_dim(e) is None for e in at.elements))
+    return value.args[0] in windows or op.concept == "slice"
 
 
 def legalized(f: Function, chip: Chip) -> Function:

@@ -217,6 +217,9 @@ class _Legalizer(Placer):
         places: list[Place | None] = []
         for i, r in enumerate(s.return_vars):
             one = then is not None and other is not None and then.value[i] is other.value[i]
+            if one and then is not None and isinstance(r.type, TileType):
+                value = self.expr(then.value[i])
+                one = self.of(value).exact and value not in self.cuts  # a window is copied: its storage is another's
             places.append(self.new_place(r.type) if isinstance(r.type, TileType) and not one else None)
         self.joins.append(_Join(tuple(places), s.return_vars, BRANCH))
         made = super().visit_if_stmt(s)

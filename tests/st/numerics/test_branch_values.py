@@ -198,3 +198,28 @@ def test_windows_at_run_time_rows():
     calls = [(a, np.int32([n, trips]), out(8, 64)) for n, trips in ((0, 0), (3, 0), (0, 1), (5, 4))]
     for (*_, o), first in zip(agree(moving_windows, *calls), (0, 4, 0, 3), strict=True):
         same(o, a[first : first + 8])
+
+
+@pl.jit
+def one_window(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    """Both arms hand out the same window, of run-time and of constant rows."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.load(a, [0, 0], [24, 64])
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        w = pl.slice(t, [8, 64], [n, 0])
+        u = pl.slice(t, [8, 64], [3, 0])
+        if n > 2:
+            v, z = pl.yield_(w, u)
+        else:
+            v, z = pl.yield_(w, u)
+        pl.store(v, [0, 0], o)
+        pl.store(z, [8, 0], o)
+    return o
+
+
+def test_one_window_from_both_arms():
+    a = np.repeat(np.arange(24, dtype=np.float32), 64).reshape(24, 64)
+    calls = [(a, np.int32([n]), out(16, 64)) for n in (0, 3, 9)]
+    for (*_, o), first in zip(agree(one_window, *calls, ways=PLACED), (0, 3, 9), strict=True):
+        same(o[:8], a[first : first + 8])
+        same(o[8:], a[3:11])
