@@ -142,11 +142,13 @@ class _Walk:
             self.steps[s.loop_var] = const_dim(s.step)
         # Once through, to see what a trip makes of storage that is undefined.
         known = dict(self.first)
-        for a, begin in zip(s.iter_args, begins, strict=True):
-            self.state[a] = None if begin is None else Undefined()
+        own = [None if begin is None else Undefined() for begin in begins]
+        self.state.update(zip(s.iter_args, own, strict=True))
         self.body(s.body)
         y = last_yield(s.body)
         ends = [self.of(v) for v in y.value] if y is not None else [_UNKNOWN] * len(begins)
+        # What a trip leaves undefined may be what another carry began with: nobody can tell which trip adds to it first.
+        ends = [_UNKNOWN if e is not None and e.when == () and e is not o else e for e, o in zip(ends, own, strict=False)]
         made = [_through(s, begin, end) for begin, end in zip(begins, ends, strict=False)]
         if any(inside is not None for inside, _ in made):
             self.first = known

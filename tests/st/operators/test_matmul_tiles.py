@@ -208,3 +208,27 @@ def test_long_vectors():
     a, b = whole(1, 1200), whole(1200, 32)
     *_, o = everywhere(long_vector, a, b, out(1, 32))
     np.testing.assert_array_equal(o, product(a, b))
+
+
+@pl.jit
+def changing_places(x: pl.Tensor, y: pl.Tensor, n: pl.INDEX, o: pl.Out[pl.Tensor], q: pl.Out[pl.Tensor]):
+    """Each trip adds to the sum that the other name held: the second trip's is the first of its own."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        a = pl.load(x, [0, 0], [32, 32], target_memory=pl.Mem.Mat)
+        b = pl.load(y, [0, 0], [32, 32], target_memory=pl.Mem.Mat)
+        c = pl.create_tile([32, 32], dtype=pl.FP32, target_memory=pl.Mem.Acc)
+        d = pl.create_tile([32, 32], dtype=pl.FP32, target_memory=pl.Mem.Acc)
+        for i in pl.range(n):
+            c = pl.matmul_acc(c, a, b, init_cond=(i < 2))
+            c, d = d, c
+        pl.store(c, [0, 0], o)
+        pl.store(d, [0, 0], q)
+    return o, q
+
+
+@pytest.mark.parametrize(("trips", "first", "second"), [(2, 1, 1), (3, 1, 2), (6, 3, 3)])
+def test_sums_that_change_places(trips, first, second):
+    one = np.ones((32, 32), np.float32)
+    *_, o, q = everywhere(changing_places, one, one, trips, out(32, 32), out(32, 32))
+    assert (o == 32 * first).all()
+    assert (q == 32 * second).all()
