@@ -77,9 +77,12 @@ def difference(
     """
     if compare is not None:
         try:
-            compare(*(_shown({n: a.copy() for n, a in side.items()}, tensors) for side in (actual, expected)))
+            said: object = compare(*(_shown({n: a.copy() for n, a in side.items()}, tensors) for side in (actual, expected)))
         except AssertionError as e:
             return f"golden validation failed (custom compare): {e}"
+        if said is not None:
+            what = f"compare returned {said!r} instead of raising AssertionError or returning None"
+            return f"golden validation failed (custom compare): {what}"
         return None
     found = [line for n in expected for line in _differing(n, actual[n], expected[n], rtol, atol)]
     return f"golden validation failed (rtol={rtol:g}, atol={atol:g}): {'; '.join(found)}" if found else None

@@ -112,3 +112,11 @@ def test_relative_errors_of_whole_outputs() -> None:
     assert differs([0.0], [0.0], compare=close) is None
     assert "inf" in differs([1.0], [0.0], compare=close)
     assert differs([np.nan, 1.0], [1.0, 1.0], compare=close)
+
+
+def test_a_comparison_that_returns_something_has_not_compared():
+    spec, ones = st.TensorSpec("o", (2, 3), F, is_output=True), np.ones((2, 3), np.float32)
+    assert difference({"o": ones}, {"o": ones}, (spec,), 0, 0, lambda a, e: None) is None
+    found = difference({"o": ones}, {"o": ones}, (spec,), 0, 0, lambda a, e: False)
+    assert found is not None
+    assert "compare returned False" in found
