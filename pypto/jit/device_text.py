@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pypto.codegen.pto import module_of
+from pypto.codegen.pto import module_of, symbol
 from pypto.enums import MemoryPlanner
 from pypto.errors import NotSupportedError
 from pypto.ir.program import Program
@@ -48,5 +48,4 @@ def device_text(program: Program, options: PassOptions, locations: bool) -> Devi
 
 def file_name(kernel: str) -> str:
     """The file of a kernel's module among those of an artifact."""
-    plain = kernel if kernel.isascii() and len(kernel) < 180 else f"kernel_{kernel.encode().hex()[:160]}"
-    return f"{plain}.pto"
+    return f"{symbol(kernel)[:170]}.pto"

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 from pypto.codegen.pto.from_buffer import BufferText
 from pypto.codegen.pto.from_tile_indexed import TileText
+from pypto.codegen.pto.function import symbol
 from pypto.enums import FunctionIRStage
 from pypto.ir.program import Function, Program
 
-__all__ = ["PTOCodegen", "module_of"]
+__all__ = ["PTOCodegen", "module_of", "symbol"]
 
 
 class PTOCodegen:

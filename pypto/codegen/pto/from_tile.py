@@ -8,7 +8,7 @@ Invariant: what may be empty at run time is not executed when it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pypto.codegen.pto.elements import elements
@@ -101,16 +101,11 @@ class TileOperations(FunctionText):
         condition = self.condition((second,))
         with self.guarded((var,)):
             whole = self.handles.narrowed(first, matrix_valid(_tile(var)), False, span)
-            if condition:
-                self.text.raw(f"scf.if {condition} {{")
-            with self.text.region() if condition else self.text.same():
-                self.instruction(op.pto, [whole, self.handles.tile(second, span)], [out], span)
-            if condition and not self.handles.same_place(var, first):
-                self.text.raw("} else {")
-                with self.text.region():
-                    self.instruction("tmov", [whole], [out], span)
-            if condition:
-                self.text.raw("}")
+            self.either(
+                condition,
+                lambda: self.instruction(op.pto, [whole, self.handles.tile(second, span)], [out], span),
+                None if self.handles.same_place(var, first) else lambda: self.instruction("tmov", [whole], [out], span),
+            )
 
     def _check_rows(self, op: OpDef, c: Call, var: Var, span: Span) -> None:
         """What goes element by element goes along rows."""
@@ -157,7 +152,12 @@ class TileOperations(FunctionText):
             yield
             del self.text.lines[lines:]
             return
-        condition = self.condition(tiles)
+        with self.when(self.condition(tiles)):
+            yield
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What is written inside happens if a condition holds at run time; without a condition it just happens."""
         if not condition:
             yield
             return
@@ -165,6 +165,14 @@ class TileOperations(FunctionText):
         with self.text.region():
             yield
         self.text.raw("}")
+
+    def either(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None) -> None:
+        """One of two things, as a condition decides at run time; without a condition the first."""
+        with self.when(condition):
+            then()
+            if condition and otherwise is not None:
+                self.text.otherwise()
+                otherwise()
 
     def filled(self, extents: Sequence[Expr], result: TileType, span: Span) -> None:
         """An operation is left out where an operand is empty: its result must be empty there too, or the operand never be."""
@@ -203,13 +211,11 @@ class TileOperations(FunctionText):
             elif isinstance(init, ConstBool):
                 self.instruction(op.pto, [target, lhs, rhs], [target], span)
             else:
-                self.text.raw(f"scf.if {self.truth(init)} {{")
-                with self.text.region():
-                    self.instruction(fresh, [lhs, rhs], [target], span)
-                self.text.raw("} else {")
-                with self.text.region():
-                    self.instruction(op.pto, [target, lhs, rhs], [target], span)
-                self.text.raw("}")
+                self.either(
+                    self.truth(init),
+                    lambda: self.instruction(fresh, [lhs, rhs], [target], span),
+                    lambda: self.instruction(op.pto, [target, lhs, rhs], [target], span),
+                )
 
     # -- storage and views --
 
@@ -328,16 +334,11 @@ class TileOperations(FunctionText):
         t, source, pad = _tile(var), c.args[0], c.kwargs.get("pad_value", PadValue.zero)
         self.handles.define(var, span)
         padded = self.handles.retyped(var, descriptor(t).replace(pad=pad), matrix_valid(t), f"{var.name_hint}_pad", span)
-        condition = self.condition((source,))
-        if condition:
-            self.text.raw(f"scf.if {condition} {{")
-        with self.text.region() if condition else self.text.same():
-            self.instruction("tfillpad", [self.handles.tile(source, span)], [padded], span)
-        if condition:
-            self.text.raw("} else {")
-            with self.text.region():
-                self.fill(var, pad_constant(pad, t.dtype), span)
-            self.text.raw("}")
+        self.either(
+            self.condition((source,)),
+            lambda: self.instruction("tfillpad", [self.handles.tile(source, span)], [padded], span),
+            lambda: self.fill(var, pad_constant(pad, t.dtype), span),
+        )
 
     def on_fill(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         assert var is not None

@@ -119,17 +119,12 @@ class TileText(TileOperations):
         if not whole and (not by_row or len(source) != 2):
             what = f"{op.name}: a window whose place in the tile is known at run time only has no .pto form here"
             raise NotSupportedError(what, span, "gather into rows that constants number, or into a tile in Vec")
-        condition = self.positive(extents)
-        if condition:
-            self.text.raw(f"scf.if {condition} {{")
-        with self.text.region() if condition else self.text.same():
+        with self.when(self.positive(extents)):
             if whole:
                 window = self.window(out, at, place, "row", span)
                 self.instruction(op.pto, [self.partition(self.tensor(c.args[1]), source, extents)], [window], span)
             else:
                 self._row_by_row(op, out, place, c, at, span)
-        if condition:
-            self.text.raw("}")
 
     def _row_by_row(self, op: OpDef, out: Value, place: TileType, c: Call, at: tuple[Expr, Expr], span: Span) -> None:
         counter = Var("row", ScalarType(DataType.INDEX), span)

@@ -110,10 +110,9 @@ class Text:
         yield
         self.lines, self.depth = lines, depth
 
-    @contextmanager
-    def same(self) -> Iterator[None]:
-        """No region."""
-        yield
+    def otherwise(self) -> None:
+        """The region that is open ends; another begins for when its condition does not hold."""
+        self.lines.append("  " * (self.depth - 1) + "} else {")
 
     @contextmanager
     def region(self) -> Iterator[None]:
