@@ -58,7 +58,7 @@ class BufferText(FunctionText):
         words = [f"addr = {self.addresses[made.name]}"] if len(c.args) > 1 else []
         dynamic = [n for n, v in zip(("valid_row", "valid_col"), var.type.valid_shape, strict=True) if v < 0]
         words += [f"{n} = {x}" for n, x in zip(dynamic, self._extents(c.args[0]), strict=True)]
-        self.text.op(f"{' '.join([f'{made.name} = pto.alloc_tile', *words])} : {made.type}", span)
+        self.text.alloc_tile(made, words, span)
 
     def _address(self, e: Expr) -> str:
         if isinstance(e, ConstInt):
@@ -66,25 +66,18 @@ class BufferText(FunctionText):
         return self.cast(self.value(e), dtype_of(e), DataType.INT64, e).name
 
     def on_set_valid(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
-        handle = self.handle(c.args[0])
-        self.text.op(f"pto.set_validshape {', '.join((handle.name, *self._extents(c.args[1])))} : {handle.type}", span)
+        self.text.set_validshape(self.handle(c.args[0]), self._extents(c.args[1]), span)
 
     def on_view(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         source = self.handle(c.args[0])
         assert var is not None
         assert isinstance(var.type, BufferType)
         if op.concept == "reshape":
-            made = self._bind(var)
-            self.text.op(f"{made.name} = pto.treshape {source.name} : {source.type} -> {made.type}", span)
+            self.text.treshape(self._bind(var), source, span)
             return
         at = self._extents(c.args[1])
-        valid = f" valid [{', '.join(self._extents(c.args[2]))}]" if len(c.args) > 2 else ""
-        made = self._bind(var)
-        sizes = ", ".join(str(n) for n in var.type.physical_shape)
-        self.text.op(
-            f"{made.name} = pto.subview {source.name}[{', '.join(at)}] sizes [{sizes}]{valid} : {source.type} -> {made.type}",
-            span,
-        )
+        valid = self._extents(c.args[2]) if len(c.args) > 2 else []
+        self.text.subview(self._bind(var), source, at, var.type.physical_shape, valid, span)
 
     # -- transfers --
 
@@ -133,9 +126,9 @@ class BufferText(FunctionText):
         alias = Value(self.text.named("rows"), tile_buf(made), made)
         address = self.addresses.get(rhs.name)
         if address is None:
-            self.text.op(f"{alias.name} = pto.treshape {rhs.name} : {rhs.type} -> {alias.type}", span)
+            self.text.treshape(alias, rhs, span)
         else:
-            self.text.op(f"{alias.name} = pto.alloc_tile addr = {address} : {alias.type}", span)
+            self.text.alloc_tile(alias, [f"addr = {address}"], span)
         return alias
 
     def operand(self, e: Expr) -> Value:

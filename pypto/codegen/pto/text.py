@@ -6,7 +6,7 @@ Invariant: a name is defined once; equal sequences of calls give equal text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -92,6 +92,27 @@ class Text:
                 self._floats += 1
             known = self.constants[text, type_] = Value(self.named(hint), type_)
         return known
+
+    # -- storage --
+
+    def alloc_tile(self, made: Value, words: Iterable[str], span: Span | None = None) -> None:
+        """`words`: address and run-time extents, as far as there are any."""
+        self.op(f"{' '.join((f'{made.name} = pto.alloc_tile', *words))} : {made.type}", span)
+
+    def set_validshape(self, handle: Value, extents: Iterable[str], span: Span | None = None) -> None:
+        self.op(f"pto.set_validshape {', '.join((handle.name, *extents))} : {handle.type}", span)
+
+    def subview(
+        self, made: Value, source: Value, at: Iterable[str], sizes: Iterable[int], valid: Iterable[str], span: Span | None = None
+    ) -> None:
+        """A window; `valid` empty: the type says how far it is valid."""
+        extents = ", ".join(valid)
+        clause = f" valid [{extents}]" if extents else ""
+        cut = f"{source.name}[{', '.join(at)}] sizes [{', '.join(str(n) for n in sizes)}]{clause}"
+        self.op(f"{made.name} = pto.subview {cut} : {source.type} -> {made.type}", span)
+
+    def treshape(self, made: Value, source: Value, span: Span | None = None) -> None:
+        self.op(f"{made.name} = pto.treshape {source.name} : {source.type} -> {made.type}", span)
 
     # -- lines --
 

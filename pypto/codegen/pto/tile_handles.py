@@ -90,7 +90,7 @@ class Handles:
         for key, have, e in zip(("valid_row", "valid_col"), d.valid_shape, extents, strict=True):
             if have < 0:
                 words.append(f"{key} = {self.text.index(e)}")
-        self.text.text.op(f"{' '.join([f'{made.name} = pto.alloc_tile', *words])} : {made.type}", span)
+        self.text.text.alloc_tile(made, words, span)
         return made
 
     # -- allocations without addresses --
@@ -116,8 +116,7 @@ class Handles:
         said = self.said[root.name]
         if said is not None and same_dims(said, valid):
             return
-        extents = ", ".join(self.text.index(n) for n in valid)
-        self.text.text.op(f"pto.set_validshape {root.name}, {extents} : {root.type}", span)
+        self.text.text.set_validshape(root, [self.text.index(n) for n in valid], span)
         self.said[root.name] = valid
 
     @contextmanager
@@ -167,7 +166,7 @@ class Handles:
 
     def _relabelled(self, name: str, source: Value, d: BufferType, span: Span) -> Value:
         made = self.handle(name, d)
-        self.text.text.op(f"{made.name} = pto.treshape {source.name} : {source.type} -> {made.type}", span)
+        self.text.text.treshape(made, source, span)
         return made
 
     # -- views --
@@ -176,11 +175,9 @@ class Handles:
         """A window of a handle, with the handle's row pitch."""
         self._check_window(source, at, d, name, span)
         made = self.handle(name, d)
-        extents = ", ".join(self.text.index(n) for n in valid)
-        sizes = ", ".join(str(n) for n in d.physical_shape)
-        offsets = ", ".join(self.text.index(o) for o in at)
-        cut = f"{source.name}[{offsets}] sizes [{sizes}] valid [{extents}]"
-        self.text.text.op(f"{made.name} = pto.subview {cut} : {source.type} -> {made.type}", span)
+        extents = [self.text.index(n) for n in valid]
+        offsets = [self.text.index(o) for o in at]
+        self.text.text.subview(made, source, offsets, d.physical_shape, extents, span)
         self.windows.add(made.name)
         return made
 
