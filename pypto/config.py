@@ -97,6 +97,10 @@ PYPTO_CC = Option("PYPTO_CC", str, "", "C compiler command, before $CC and the c
 CC = Option("CC", str, "", "C compiler command")
 CFLAGS = Option("CFLAGS", str, "", "further flags for the C compiler", affects_code=True)
 COMPILER_TIMEOUT = Option("PYPTO_COMPILER_TIMEOUT", _positive, 900.0, "seconds one C compiler run may take")
+PTOAS = Option(
+    "PYPTO_PTOAS", _choice("on", "off"), "on", "off: ptoas is not run on .pto texts, though there is one", affects_code=True
+)
+PTOAS_ROOT = Option("PTOAS_ROOT", _directory, "", "directory of ptoas or bin/ptoas, before the PATH", affects_code=True)
 LAUNCHER = Option(
     "PYPTO_LAUNCHER", _choice("native", "ctypes"), "native", "native, or ctypes to call kernels without the C launcher"
 )

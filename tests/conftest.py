@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """One directory for the run; workers of a parallel run inherit it."""
     if not hasattr(config, "workerinput"):
         config.stash[_OWN] = os.environ["PYPTO_CACHE_DIR"] = tempfile.mkdtemp(prefix="pypto-tests-")
-        for name in ("PYPTO_CACHE", "PYPTO_NATIVE_OPT", "PYPTO_LAUNCHER", "CFLAGS"):
+        for name in ("PYPTO_CACHE", "PYPTO_NATIVE_OPT", "PYPTO_LAUNCHER", "PYPTO_PTOAS", "PTOAS_ROOT", "CFLAGS"):
             os.environ.pop(name, None)
 
 

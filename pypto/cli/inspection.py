@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["add_inspect", "add_lower"]
 
 _TENSOR, _MEMORY_MAP = "tensor", "memory-map"
-_STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", _MEMORY_MAP)
+_STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", "ptoas", _MEMORY_MAP)
 _PLANNERS = ("pypto", "dsa_rp", "ptoas")
 
 

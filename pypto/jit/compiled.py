@@ -1,4 +1,4 @@
-"""A compiled kernel: its plan, its code, and a look at how it came about."""
+"""A compiled kernel: its plan, its code, and how it is called."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.jit.stages import Stages
 from pypto.runtime.load import library
 from pypto.runtime.plan import KernelPlan, ScalarParam, TensorParam
 
 if TYPE_CHECKING:
-    from pypto.debug.memory_map import MemoryMap
-    from pypto.ir.program import Program
     from pypto.jit.request import ProgramRequest, Request
     from pypto.runtime.entry import Entry
     from pypto.runtime.record import Record
 
-__all__ = ["STAGES", "CompiledProgram"]
-
-STAGES = ("c", "tile_ir", "buffer_ir", "pto")
-STAYS = "stays.record"  # of an artifact: kernels that are not buffers, and why
+__all__ = ["CompiledProgram"]
 
 
-class CompiledProgram:
+class CompiledProgram(Stages):
     """What `kernel.compile()` gives: call it with arrays, or inspect it.
 
     Called with every parameter, it writes outputs in place; called without the `pl.Out` parameters, it makes them,
@@ -31,7 +27,8 @@ class CompiledProgram:
 
     def __init__(self, artifact: Entry, record: Record, request: Request | ProgramRequest) -> None:
         """`request`: what was compiled, of which nothing but the places in the user's text is needed to run it."""
-        self._artifact, self.record, self._request = artifact, record, request
+        super().__init__(artifact, request)
+        self.record = record
         self.platform, self.locate = request.options.platform, request.locate
         self._directory = artifact.path
         self.entry: Any = None  # of the launcher, made by the first direct call
@@ -46,14 +43,6 @@ class CompiledProgram:
         from pathlib import Path
 
         return Path(self._directory)
-
-    def copy_to(self, directory: str) -> None:
-        """Put copies of the artifact's files into a directory; texts for the assembler go to `ptoas/` in it."""
-        for name in self._artifact.files:
-            place = os.path.join(directory, "ptoas") if name.endswith(".pto") else directory
-            os.makedirs(place, exist_ok=True)
-            with open(os.path.join(place, name), "wb") as f:
-                f.write(self._artifact.read(name))
 
     def export(self, directory: str) -> None:
         """Put copies of the artifact's files into a directory, which becomes `output_dir`."""
@@ -72,68 +61,6 @@ class CompiledProgram:
     @property
     def has_return(self) -> bool:
         return self.plan.returns is not None
-
-    @property
-    def program(self) -> Program:
-        """The program that was compiled, before any pass."""
-        from pypto.jit import driver
-        from pypto.jit.request import ProgramRequest
-
-        request = self._request
-        return request.program if isinstance(request, ProgramRequest) else driver.parse_request(request).program
-
-    @property
-    def lowered(self) -> Program:
-        """The final program, as the device would run it."""
-        return self._load("device.msgpack")
-
-    def _load(self, name: str) -> Program:
-        from pypto.ir.program import Program
-        from pypto.ir.serialization import deserialize
-
-        loaded = deserialize(self._artifact.read(name))
-        assert isinstance(loaded, Program)
-        return loaded
-
-    def inspect(self, stage: str) -> str:
-        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program), "pto" (for the assembler).
-
-        In the final program a comment above each kernel that is not made of buffers says why.
-        """
-        if stage == "c":
-            return self._artifact.read("kernel.c").decode()
-        if stage == "pto":
-            from pypto.jit.inspection import pto_text
-
-            return pto_text(self._request)
-        if stage not in STAGES:
-            what = f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}"
-            raise ArgumentValueError(what, hint=f"inspect({STAGES[0]!r}), for example")
-        from pypto.ir.printer import python_print
-
-        name = "tile.msgpack" if stage == "tile_ir" and "tile.msgpack" in self._artifact.files else "device.msgpack"
-        text = python_print(self._load(name))
-        return self._commented(text) if stage == "buffer_ir" else text
-
-    def memory_map(self) -> MemoryMap:
-        """What lives where in each on-chip memory, and when; it draws itself: `.text()`, `.html()`."""
-        from pypto.jit.inspection import map_memory
-
-        return map_memory(self._request)
-
-    def _commented(self, text: str) -> str:
-        from pypto.runtime.record import Record
-
-        stays = Record.decode(self._artifact.read(STAYS)).parts if STAYS in self._artifact.files else {}
-        lines = text.split("\n")
-        for name, reason in stays.items():
-            at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"def {name}(")), None)
-            while at is not None and not lines[at].lstrip().startswith("@"):
-                at -= 1
-            if at is not None:
-                indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-                lines.insert(at, f"{indent}# '{name}' stays at tile stage: {reason}")
-        return "\n".join(lines)
 
     # -- calling --
 

@@ -6,6 +6,8 @@ Invariant: what is stored with an artifact names no place in anybody's files; on
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from pypto.codegen.pto import module_of, symbol
@@ -13,9 +15,15 @@ from pypto.enums import MemoryPlanner
 from pypto.errors import NotSupportedError
 from pypto.ir.program import Program
 from pypto.passes.context import PassOptions
+from pypto.runtime.assemble import assemble
+from pypto.runtime.ptoas import Ptoas
+from pypto.span import Span
 from pypto.target import chip_of
 
-__all__ = ["DeviceText", "device_text", "file_name"]
+__all__ = ["DeviceText", "assembled", "device_text", "file_name"]
+
+_ARCHITECTURES = {"a2a3": "a3", "a5": "a5"}  # as the assembler calls the chips
+_PLACE = re.compile(r' loc\("((?:[^"\\]|\\.)*)":(\d+):(\d+)\)$')
 
 
 class DeviceText(NamedTuple):
@@ -49,3 +57,40 @@ def device_text(program: Program, options: PassOptions, locations: bool) -> Devi
 def file_name(kernel: str) -> str:
     """The file of a kernel's module among those of an artifact."""
     return f"{symbol(kernel)[:170]}.pto"
+
+
+def assembled(texts: DeviceText, program: Program, options: PassOptions, ptoas: Ptoas, directory: str) -> dict[str, bytes]:
+    """Files: what the assembler makes of each module.  ToolchainError, at the user's line, for one that it does not take.
+
+    `program`: what the texts are of.  `directory`: where it may work.
+    """
+    level = "level2" if options.memory_planner is MemoryPlanner.PTOAS else "level3"
+    arch = _ARCHITECTURES[chip_of(options.platform).name]
+
+    @lru_cache(maxsize=1)
+    def lines(kernel: str) -> list[str]:
+        # The same text line by line, with places: made only for a text that is refused.
+        return device_text(program, options, locations=True).modules[kernel].split("\n")
+
+    files = {}
+    for kernel, text in texts.modules.items():
+        name = file_name(kernel).removesuffix(".pto")
+
+        def place(line: int, kernel: str = kernel) -> Span | None:
+            return _place(lines(kernel), line)
+
+        files[f"{name}.cpp"] = assemble(ptoas, name, text, arch, level, directory, place)
+    return files
+
+
+def _place(lines: list[str], number: int) -> Span | None:
+    """The user's place behind a line of a text with places; for a line without one (a constant, a view) the next line's.
+
+    What has no place of its own stands before the instruction that needs it.
+    """
+    for line in lines[max(number - 1, 0) :]:
+        m = _PLACE.search(line)
+        if m is not None:
+            file = re.sub(r"\\(.)", r"\1", m[1])
+            return Span(file, int(m[2]), int(m[3]))
+    return None

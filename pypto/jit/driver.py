@@ -7,6 +7,7 @@ give equal bytes (of everything but the shared object, which the C compiler answ
 from __future__ import annotations
 
 import os
+import sys
 from typing import NamedTuple
 
 from pypto.codegen.native.unit import NativeUnit, Parameter, generate
@@ -19,9 +20,9 @@ from pypto.frontend.source import Source
 from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
-from pypto.jit.compiled import STAYS
-from pypto.jit.device_text import device_text, file_name
+from pypto.jit.device_text import assembled, device_text, file_name
 from pypto.jit.request import ProgramRequest, Request
+from pypto.jit.stages import STAYS
 from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
 from pypto.passes.framework import Pass
@@ -31,10 +32,11 @@ from pypto.passes.select_buffer_ir_functions import why_not_selected
 from pypto.runtime import stats
 from pypto.runtime.build import compile_shared
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
+from pypto.runtime.ptoas import ABSENT, Ptoas
 from pypto.runtime.record import Record
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["build", "lower_request", "parse_request"]
+__all__ = ["build", "device_files", "lower_request", "parse_request"]
 
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 _SELECTION = "SelectBufferIRFunctions"
@@ -98,20 +100,32 @@ def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: st
         unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
     except RecursionError:
         raise nested_too_deeply(lowered.host) from None
+    # The assembler first: what it refuses costs no run of the C compiler.
+    files = device_files(lowered, request.options, toolchain.ptoas, directory)
+    files["plan.msgpack"] = plan_of(request, unit, lowered.sources).to_bytes()
     compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
-    _write(directory, "plan.msgpack", plan_of(request, unit, lowered.sources).to_bytes())
-    _write(directory, "device.msgpack", serialize(lowered.device))
+    for name, data in files.items():
+        with open(os.path.join(directory, name), "wb") as f:
+            f.write(data)
+
+
+def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | None, directory: str) -> dict[str, bytes]:
+    """What an artifact says of the device: the final program and its tile stage, and the texts, assembled if `ptoas` is there.
+
+    `directory`: where the assembler may work; nothing is left there.
+    """
+    files = {"device.msgpack": serialize(lowered.device)}
     if lowered.tile is not lowered.device:
-        _write(directory, "tile.msgpack", serialize(lowered.tile))
+        files["tile.msgpack"] = serialize(lowered.tile)
     if lowered.stays:
-        _write(directory, STAYS, Record(lowered.stays).encoded)
-    for name, text in device_text(lowered.host, request.options, locations=False).modules.items():
-        _write(directory, file_name(name), text.encode())
-
-
-def _write(directory: str, name: str, data: bytes) -> None:
-    with open(os.path.join(directory, name), "wb") as f:
-        f.write(data)
+        files[STAYS] = Record(lowered.stays).encoded
+    texts = device_text(lowered.host, options, locations=False)
+    files |= {file_name(name): text.encode() for name, text in texts.modules.items()}
+    if ptoas is not None:
+        files |= assembled(texts, lowered.host, options, ptoas, directory)
+    elif texts.modules and "logging" in sys.modules:  # where nobody imported it, nobody listens
+        sys.modules["logging"].getLogger("pypto.jit.driver").info("%s", ABSENT)
+    return files
 
 
 def plan_of(request: Request | ProgramRequest, unit: NativeUnit, parsed: tuple[Source, ...]) -> KernelPlan:

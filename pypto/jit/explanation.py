@@ -8,7 +8,7 @@ Nothing is built, and nothing counts as a look-up.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pypto.config import NATIVE_OPT
@@ -71,10 +71,18 @@ def _differences(old: Record, new: Record, sources: tuple[Source, ...]) -> Itera
             yield from _named("values", _values(old), _values(new), common=edited)
         elif d.name == "parameters":
             yield from _named("parameters", _parameters(a), _parameters(b), common=False)
+        elif d.name == "ptoas":
+            yield f"ptoas: {_assembler(a)} -> {_assembler(b)}"
         elif d.name == "pypto":
             yield "pypto: its own code is another version's"
         else:
             yield f"{d.name}: {d.old} -> {d.new}"
+
+
+def _assembler(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return "none"
+    return " ".join([str(part["path"]), *str(part["version"]).split("\n")[:1], f"(content {str(part['content'])[:12]})"])
 
 
 # -- sources -------------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class JITFunction:
 
     @_shortly
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
-        """A stage as text ("c", "tile_ir", "buffer_ir", "pto"), for these arguments or for what was compiled last.
+        """A stage as text ("c", "tile_ir", "buffer_ir", "pto", "ptoas"), for these arguments or for what was compiled last.
 
         The text for the assembler, "pto", needs no C compiler, and no arguments where the annotations say all.
         """

@@ -106,6 +106,7 @@ def make_record(
             "native_opt": optimize,
             "pypto": code,
             "toolchain": toolchain.identity,
+            "ptoas": None if toolchain.ptoas is None else toolchain.ptoas.identity,
             "byte_order": sys.byteorder,
         }
     )

@@ -24,7 +24,7 @@ from pypto.passes.context import CURRENT, PassContext, effective
 from pypto.runtime import stats
 from pypto.runtime.record import sha256
 from pypto.runtime.store import default_store
-from pypto.runtime.toolchain import find
+from pypto.runtime.toolchain import find, find_compiler
 
 if TYPE_CHECKING:
     from pypto.passes.manager import Watcher
@@ -37,7 +37,7 @@ _programs: dict[bytes, CompiledProgram] = {}
 _NO_EFFECT = {
     "distributed_config": "programs here run on one host",
     "profiling": "time ir.compile(...), or read pypto.cache_stats()",
-    "dump_ptoas_passes": "no assembler runs here",
+    "dump_ptoas_passes": "ptoas runs without dumps of its own passes; run it on the .pto files of output_dir",
     "analyze_auto_scopes_for_deps": "tasks run in program order, which satisfies every dependency",
 }
 
@@ -68,6 +68,7 @@ def compile_program(
 
     With `output_dir`, the artifact's files are put there, and with `dump_passes` the program after each pass, below
     `passes_dump/`; such a compilation really happens and is not shared.  Without it, nothing is written but the cache.
+    `skip_ptoas`: the texts for the assembler stay as they are, though there is one.
     RuntimeError for an option that an active PassContext decides; NotSupportedError for what has no effect here.
     """
     if not isinstance(program, Program):
@@ -93,8 +94,8 @@ def compile_program(
     context = _context({k: v for k, v in decided.items() if v is not None}, disabled_diagnostics, platform)
     with context:
         if output_dir is None:
-            return _compile(program, entry_of(program))
-        return _compile_into(program, entry_of(program), os.fspath(output_dir), dump_passes)
+            return _compile(program, entry_of(program), skip_ptoas)
+        return _compile_into(program, entry_of(program), os.fspath(output_dir), dump_passes, skip_ptoas)
 
 
 def _context(given: dict[str, Any], disabled_diagnostics: Any, platform: str | None) -> PassContext:
@@ -137,9 +138,9 @@ def entry_of(program: Program) -> str:
     )
 
 
-def _compile(program: Program, entry: str) -> CompiledProgram:
+def _compile(program: Program, entry: str, skip_ptoas: bool) -> CompiledProgram:
     """From this process, from the store, or built; a context with instruments sees a build of its own."""
-    one = _Compilation(program, entry)
+    one = _Compilation(program, entry, skip_ptoas)
     context = CURRENT.get()
     if context is not None and context.is_diagnostic:
         stats.bypass("a PassContext with instruments watches the compilation")
@@ -151,7 +152,7 @@ def _compile(program: Program, entry: str) -> CompiledProgram:
     return _programs.setdefault(one.record.encoded, one.shared())
 
 
-def _compile_into(program: Program, entry: str, directory: str, dump: bool | PassDumpLevel) -> CompiledProgram:
+def _compile_into(program: Program, entry: str, directory: str, dump: bool | PassDumpLevel, skip_ptoas: bool) -> CompiledProgram:
     """A build of its own, with its files and dumps below `directory`."""
     from pypto.passes.pass_manager import Dump, PassDumpLevel, dump_level
 
@@ -161,7 +162,7 @@ def _compile_into(program: Program, entry: str, directory: str, dump: bool | Pas
     dumps = None if level is PassDumpLevel.NONE else Dump(Path(directory) / "passes_dump", level, "pl")
     if dumps is not None:
         dumps.before(program)
-    made = _Compilation(program, entry).private(None if dumps is None else dumps.after)
+    made = _Compilation(program, entry, skip_ptoas).private(None if dumps is None else dumps.after)
     made.export(directory)
     return made
 
@@ -169,11 +170,11 @@ def _compile_into(program: Program, entry: str, directory: str, dump: bool | Pas
 class _Compilation:
     """One request, its identity and its toolchain."""
 
-    def __init__(self, program: Program, entry: str) -> None:
+    def __init__(self, program: Program, entry: str, skip_ptoas: bool) -> None:
         stats.count("requests")
         self.request = ProgramRequest(program, entry, effective(), NATIVE_OPT.get() == "1")
         self.store = default_store()
-        self.toolchain = find(self.store)
+        self.toolchain = find_compiler(self.store) if skip_ptoas else find(self.store)
         parts = {"kernel": ("program", entry, sha256(serialize(program))), "values": (), "helpers": ()}
         code = code_identity(self.store)
         self.record = make_record(parts, {}, self.request.options, self.request.optimize, code, self.toolchain)

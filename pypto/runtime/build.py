@@ -27,7 +27,7 @@ from pypto.runtime.process import run
 from pypto.runtime.record import sha256
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["available_cpus", "compile_shared"]
+__all__ = ["available_cpus", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
 
 _TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
 _CROWDED = ("resource temporarily unavailable", "cannot fork")
@@ -59,7 +59,7 @@ def compile_shared(
     command += [name for name in sources if name.endswith(".c")]
     command += ["-o", output_name, *toolchain.link_flags]
     limit = config.COMPILER_TIMEOUT.get()
-    code, output = _run_patiently(command, output_dir, limit)
+    code, output = run_patiently(command, output_dir, limit)
     made = os.path.join(output_dir, output_name)
     problem = "" if code else _unlike_a_library(made)
     if code != 0 or problem:
@@ -86,13 +86,13 @@ def _unlike_a_library(path: str) -> str:
     return ""
 
 
-def _run_patiently(command: list[str], directory: str, limit: float) -> tuple[int | None, str]:
+def run_patiently(command: list[str], directory: str, limit: float, counter: str = "compiler_runs") -> tuple[int | None, str]:
     """Exit status (None: it took too long) and output; while the system has no room for processes, wait and try again."""
     deadline = time.monotonic() + limit
     pause = 0.1
     while True:
         with _compiler_slot():
-            stats.count("compiler_runs")
+            stats.count(counter)
             try:
                 code, output = run(command, directory, limit)
             except BlockingIOError as e:
@@ -110,7 +110,7 @@ def _failure(
     command: list[str], code: int | None, output: str, sources: Mapping[str, str | bytes], limit: float, problem: str = ""
 ) -> ToolchainError:
     shown = shlex.join(command)
-    place = _keep(sources, shown, output)
+    place = keep(sources, shown, output)
     note = "the source could not be kept: no room for temporary files"
     hint = "make room for temporary files, and call again to see all of the compiler's output"
     if place:
@@ -119,7 +119,7 @@ def _failure(
     flags = config.CFLAGS.text()
     if flags:
         hint = f"look at CFLAGS={flags!r}, which is part of the command, or unset it; {hint}"
-    shown = f"\n  command: {shown}" + "".join(f"\n  {line}" for line in _diagnostic(output))
+    shown = f"\n  command: {shown}" + "".join(f"\n  {line}" for line in first_diagnostics(output))
     if code is None:
         slow = f"the C compiler did not finish within {limit:g} s (PYPTO_COMPILER_TIMEOUT){shown}"
         return ToolchainError(slow, hint=hint, note=note, code="T102")
@@ -130,14 +130,14 @@ def _failure(
     return ToolchainError(f"the C compiler {fate}{shown}", hint=hint, note=note, code="T101")
 
 
-def _diagnostic(output: str) -> list[str]:
+def first_diagnostics(output: str) -> list[str]:
     """The first few lines that say what went wrong."""
     lines = [line.rstrip()[:300] for line in output.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if any(word in line.lower() for word in _TELLING)), 0)
     return lines[first : first + 5]
 
 
-def _keep(sources: Mapping[str, str | bytes], command: str, output: str) -> str:
+def keep(sources: Mapping[str, str | bytes], command: str, output: str) -> str:
     """A private directory, which stays, with what is needed to repeat a failure; one for each different source text."""
     texts = {name: text if isinstance(text, bytes) else text.encode() for name, text in sources.items()}
     key = sha256(b"\0".join([command.encode(errors="surrogateescape"), *texts.values()]))

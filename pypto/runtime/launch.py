@@ -139,7 +139,7 @@ def _find_native() -> ModuleType:
     parts: dict[str, object] = {
         "kind": "launcher",
         "python": importlib.machinery.EXTENSION_SUFFIXES[0],
-        "toolchain": dict(toolchain.find(place).identity),
+        "toolchain": dict(toolchain.find_compiler(place).identity),
     }
     here = Record({**parts, "installation": _stamps()}).encoded
     entry = place.lookup(here, (_FILE,), counted=False) or place.build_once(
@@ -188,7 +188,7 @@ def _built(place: Store, parts: dict[str, object]) -> Entry:
     def compile_into(staging: str) -> None:
         text = sources["csrc/launcher.c"]
         folders = (f"{_PACKAGE}/csrc", f"{_PACKAGE}/include", *headers)
-        build.compile_shared(toolchain.find(place), {"launcher.c": text}, staging, _FILE, include_dirs=folders)
+        build.compile_shared(toolchain.find_compiler(place), {"launcher.c": text}, staging, _FILE, include_dirs=folders)
 
     return place.lookup(record, (_FILE,), counted=False) or place.build_once(
         record, compile_into, (_FILE,), label="the launcher", counted=False

@@ -19,7 +19,7 @@ __all__ = ["RunConfig", "checked"]
 _CAPTURES = ("enable_chip_swimlane", "enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
 _INSTEAD = {
     "dump_passes": "kernel.lower(...) gives the final program; pypto.passes.PassManager().run_passes(..., dump_ir=True) dumps",
-    "dump_ptoas_passes": "no assembler runs here",
+    "dump_ptoas_passes": "ptoas runs without dumps of its own passes; run it on the .pto files of kernel.compile(...).output_dir",
     "save_kernels": "kernel.compile(...).output_dir is where the artifact is",
     "save_kernels_dir": "kernel.compile(...).output_dir is where the artifact is",
     "codegen_only": "kernel.compile(...) compiles without running",

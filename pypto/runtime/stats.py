@@ -40,6 +40,8 @@ class CacheStats(NamedTuple):
     """Runs of the pass pipeline."""
     compiler_runs: int = 0
     """Runs of the C compiler that made a file, for kernels and shared units, failed ones included; probes are not counted."""
+    ptoas_runs: int = 0
+    """Runs of ptoas that made a file, failed ones included; asking for its version is not counted."""
     lookup_ns: int = 0
     """Nanoseconds spent in look-ups of kernels."""
     build_ns: int = 0

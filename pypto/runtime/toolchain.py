@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pypto import config
 from pypto.errors import ConfigError, InternalError, SerializationError, ToolchainError
+from pypto.runtime import ptoas
 from pypto.runtime.record import Record
 
 if TYPE_CHECKING:
     from pypto.runtime.store import Store
 
-__all__ = ["Toolchain", "cpu_features", "find"]
+__all__ = ["Toolchain", "cpu_features", "find", "find_compiler"]
 
 _PROBE = 1
 _ANSWER = "compiler"
@@ -50,6 +51,8 @@ class Toolchain(NamedTuple):
     identity: Mapping[str, object]
     problem: str = ""
     hint: str = ""
+    ptoas: ptoas.Ptoas | None = None
+    """The assembler of `.pto` texts, no part of `identity`."""
 
     def hosted(self) -> Toolchain:
         """The same, linking start-up code and libraries as usual: for units that use more of libc than is loaded anyway.
@@ -64,6 +67,11 @@ class Toolchain(NamedTuple):
 
 
 def find(store: Store) -> Toolchain:
+    """The tools of this machine, as `find_compiler` and `ptoas.find` find them; raises as they do."""
+    return find_compiler(store)._replace(ptoas=ptoas.find(store))
+
+
+def find_compiler(store: Store) -> Toolchain:
     """The compiler that PYPTO_CC, CC or the PATH name, or the ziglang wheel's; its identity is remembered in `store`.
 
     ToolchainError T100: there is none, or the one that was named is none.  T103: it does not work.  ConfigError O120:

@@ -16,6 +16,7 @@ from pypto.enums import MemoryPlanner, RuntimeKind
 from pypto.jit import dispatch, identity
 from pypto.passes.context import PassContext, PassOptions
 from pypto.runtime import RunConfig, store, toolchain
+from pypto.runtime.ptoas import Ptoas
 
 X = full(1.0)
 
@@ -156,6 +157,9 @@ def test_what_the_machine_and_the_package_are(key, module, monkeypatch):
     found = toolchain.find(store.default_store())
     for name in found.identity:
         changed(dispatch, "find", lambda store, n=name: found._replace(identity={**found.identity, n: "another"}))
+    assembler = {"path": "/ptoas", "version": "1", "content": "c"}
+    for more in ({}, {"path": "/other"}, {"version": "2"}, {"content": "d"}):
+        changed(dispatch, "find", lambda store, m=more: found._replace(ptoas=Ptoas("/ptoas", {**assembler, **m})))
     different(keys)
     assert key(k) == keys[0]
     for name, value in (("PYPTO_VERIFY_LEVEL", "none"), ("PYPTO_NUM_THREADS", "1"), ("PYPTO_LOG_LEVEL", "debug"), ("HOME", "/x")):
@@ -531,6 +535,7 @@ def test_every_part_of_a_record_is_seen_above(key, module):
         "native_opt",
         "pypto",
         "toolchain",
+        "ptoas",
         "byte_order",
     }
 

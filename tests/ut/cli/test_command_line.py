@@ -15,7 +15,7 @@ from pypto.cli.arguments import Array, Usage, parse
 from pypto.cli.inspection import _STAGES
 from pypto.cli.main import main
 from pypto.dtypes import DataType
-from pypto.jit.compiled import STAGES
+from pypto.jit.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = """\

@@ -107,16 +107,16 @@ def test_parts_of_parameters():
 
 
 class Tools:
-    def __init__(self, **identity):
-        self.identity = identity
+    def __init__(self, ptoas=None, **identity):
+        self.identity, self.ptoas = identity, ptoas
 
 
 def test_records_differ_where_they_should():
     parts = {"kernel": "k", "values": (), "helpers": ()}
 
-    def record(options=None, optimize=True, code="c", version="1", **changed):
+    def record(options=None, optimize=True, code="c", version="1", ptoas=None, **changed):
         of_what = {**parts, **changed}, {"x": ScalarArg(FP32)}
-        return make_record(*of_what, options or PassOptions(), optimize, code, Tools(version=version))
+        return make_record(*of_what, options or PassOptions(), optimize, code, Tools(ptoas, version=version))
 
     one = record()
     for name, other in (
@@ -129,6 +129,7 @@ def test_records_differ_where_they_should():
         ("native_opt", record(optimize=False)),
         ("pypto", record(code="d")),
         ("toolchain", record(version="2")),
+        ("ptoas", record(ptoas=Tools(path="/ptoas"))),
     ):
         assert [d.name for d in diff(one, other)] == [name]
     assert record().encoded == one.encoded

@@ -1,0 +1,120 @@
+"""A look into an artifact: its programs and texts, stage by stage.
+
+In: the artifact's files, the request that they are of.  Out: programs, texts, copies of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from pypto.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    from pypto.debug.memory_map import MemoryMap
+    from pypto.ir.program import Program
+    from pypto.jit.request import ProgramRequest, Request
+
+__all__ = ["STAGES", "STAYS", "Stages"]
+
+STAGES = ("c", "tile_ir", "buffer_ir", "pto", "ptoas")
+STAYS = "stays.record"  # of an artifact: kernels that are not buffers, and why
+
+
+class Files(Protocol):
+    """Of an artifact, by name."""
+
+    @property
+    def files(self) -> Mapping[str, object]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+
+class Stages:
+    """What there is of a kernel besides its machine code."""
+
+    def __init__(self, artifact: Files, request: Request | ProgramRequest) -> None:
+        self._artifact, self._request = artifact, request
+
+    def copy_to(self, directory: str) -> None:
+        """Put copies of the artifact's files into a directory; texts for the assembler and what it made into its `ptoas/`."""
+        for name in self._artifact.files:
+            place = os.path.join(directory, "ptoas") if name.endswith((".pto", ".cpp")) else directory
+            os.makedirs(place, exist_ok=True)
+            with open(os.path.join(place, name), "wb") as f:
+                f.write(self._artifact.read(name))
+
+    @property
+    def program(self) -> Program:
+        """The program that was compiled, before any pass."""
+        from pypto.jit import driver
+        from pypto.jit.request import ProgramRequest
+
+        request = self._request
+        return request.program if isinstance(request, ProgramRequest) else driver.parse_request(request).program
+
+    @property
+    def lowered(self) -> Program:
+        """The final program, as the device would run it."""
+        return self._load("device.msgpack")
+
+    def _load(self, name: str) -> Program:
+        from pypto.ir.program import Program
+        from pypto.ir.serialization import deserialize
+
+        loaded = deserialize(self._artifact.read(name))
+        assert isinstance(loaded, Program)
+        return loaded
+
+    def inspect(self, stage: str) -> str:
+        """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program), "pto" (for the assembler),
+        "ptoas" (what the assembler made of that, or why there is nothing).
+
+        In the final program a comment above each kernel that is not made of buffers says why.
+        """
+        if stage == "c":
+            return self._artifact.read("kernel.c").decode()
+        if stage == "pto":
+            from pypto.jit.inspection import pto_text
+
+            return pto_text(self._request)
+        if stage == "ptoas":
+            return self._assembled()
+        if stage not in STAGES:
+            what = f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}"
+            raise ArgumentValueError(what, hint=f"inspect({STAGES[0]!r}), for example")
+        from pypto.ir.printer import python_print
+
+        name = "tile.msgpack" if stage == "tile_ir" and "tile.msgpack" in self._artifact.files else "device.msgpack"
+        text = python_print(self._load(name))
+        return self._commented(text) if stage == "buffer_ir" else text
+
+    def _assembled(self) -> str:
+        from pypto.runtime.ptoas import ABSENT
+
+        made = sorted(name for name in self._artifact.files if name.endswith(".cpp"))
+        if made:
+            return "\n".join(f"// {name}\n{self._artifact.read(name).decode(errors='replace')}" for name in made)
+        texts = any(name.endswith(".pto") for name in self._artifact.files)
+        return f"// {ABSENT if texts else 'there is no .pto text to assemble'}\n"
+
+    def memory_map(self) -> MemoryMap:
+        """What lives where in each on-chip memory, and when; it draws itself: `.text()`, `.html()`."""
+        from pypto.jit.inspection import map_memory
+
+        return map_memory(self._request)
+
+    def _commented(self, text: str) -> str:
+        from pypto.runtime.record import Record
+
+        stays = Record.decode(self._artifact.read(STAYS)).parts if STAYS in self._artifact.files else {}
+        lines = text.split("\n")
+        for name, reason in stays.items():
+            at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"def {name}(")), None)
+            while at is not None and not lines[at].lstrip().startswith("@"):
+                at -= 1
+            if at is not None:
+                indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+                lines.insert(at, f"{indent}# '{name}' stays at tile stage: {reason}")
+        return "\n".join(lines)
