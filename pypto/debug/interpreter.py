@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from math import prod
 from typing import Any, NamedTuple
 
 from pypto.debug.apply import Application, lanewise, reduce
@@ -299,12 +300,16 @@ def _check_alias(frame: Frame, call: Call, var: Var, value: Value) -> None:
     """A view at a constant offset of a tile that lies where its type says must lie where its own type says."""
     if any(not isinstance(x, ConstInt) for a in call.args[1:] for x in getattr(a, "elements", (a,))):
         return
-    source, value_place = frame.evaluate(call.args[0]), value.place
-    for t, place in ((call.args[0].type, source.place), (var.type, value_place)):
-        want = frame.storage.place(t, frame.integer)  # type: ignore[arg-type]
-        if want is None or not isinstance(place, ArenaPlace) or not place.at.size:
-            return
-        if want.start != place.start:
-            if place is not value_place:
-                return  # a window at a run-time offset: its memref names the parent
-            raise InternalError(f"{var.name_hint} views address {place.start}, its memref says {want.start}")
+    source = frame.evaluate(call.args[0])
+    if prod(value.shape) < prod(source.shape) and _same_storage(call.args[0].type, var.type):
+        return  # a part of a window at a run-time offset: both memrefs name the tile that was cut
+    begins = [_begins(frame, e, v) for e, v in ((call.args[0], source), (var, value))]
+    if begins[0] is not None and begins[0][0] == begins[0][1] and begins[1] is not None and begins[1][0] != begins[1][1]:
+        raise InternalError(f"{var.name_hint} views address {begins[1][0]}, its memref says {begins[1][1]}")
+
+
+def _begins(frame: Frame, e: Expr, value: Value) -> tuple[int, int] | None:
+    """Where a tile begins and where its type says it does; None where the type does not, or the tile has no bytes."""
+    want = frame.storage.place(e.type, frame.integer)  # type: ignore[arg-type]
+    place = value.place
+    return None if want is None or not isinstance(place, ArenaPlace) or not place.at.size else (place.start, want.start)

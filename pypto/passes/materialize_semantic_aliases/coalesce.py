@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pypto.enums import CompactMode, PadValue
 from pypto.ir.expr import Call, ConstInt, Expr, IterArg, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
@@ -132,12 +131,7 @@ def _is_self_copy(v: Var, value: Expr) -> bool:
     if not isinstance(value, Call) or value.op.name != "tile.move":
         return False
     a, b = value.args[0].type, v.type
-    return isinstance(a, TileType) and isinstance(b, TileType) and _as_stored(a) == _as_stored(b)
-
-
-def _as_stored(t: TileType) -> TileType:
-    """The type without what only says how its operator writes it; a copy does not carry that over."""
-    return t.replace(tile_view=t.get_effective_tile_view().replace(compact=CompactMode.null, pad=PadValue.null))
+    return isinstance(a, TileType) and isinstance(b, TileType) and a == b
 
 
 def _without_unused(f: Function) -> Function:

@@ -1,7 +1,7 @@
 """Offsets that several windows are cut at, computed once.
 
 In: a function in which windows were cut anew from copies, at the offsets they had.  Out: where such an offset is computed
-from other scalars, it is computed in front of the first of those windows and has a name in all of them.
+from other scalars, it is computed in front of the first of those windows and has a name in all of them that can see it.
 Invariant: windows stay where they are; values do not change.
 """
 
@@ -32,6 +32,13 @@ class _Binder(SSARewriter):
         super().__init__()
         self.shared = shared
         self.bound: dict[MakeTuple, MakeTuple] = {}
+
+    def body(self, s: Stmt) -> Stmt:
+        """A region: names that are made in it end with it."""
+        outer, self.bound = self.bound, dict(self.bound)
+        made = super().body(s)
+        self.bound = outer
+        return made
 
     def visit_assign_stmt(self, s: AssignStmt) -> Stmt:
         c = s.value

@@ -222,6 +222,45 @@ o[:] = acc""",
     np.testing.assert_array_equal(got, o)
 
 
+CHANGING_PLACES = {
+    "swapped": "    c = pl.matmul_acc(c, {more})\n    c, d = d, c",
+    "in a cycle": "    c, d, e = d, e, c",
+    "one for two": "    d = c\n    c = pl.matmul_acc(e, {more})",
+    "in a branch": "    if i > 1:\n        c, d = d, c",
+}
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [("20", np.float32), ("n", np.int8)])
+@pytest.mark.parametrize("name", CHANGING_PLACES)
+def test_narrow_products_change_places(name, rows, dtype, tmp_path):
+    """Their copies lie as they do: at the distance of the valid rows."""
+    sums = TYPES[dtype][1]
+    terms = "\n".join(
+        f"{v} = pl.matmul(pl.slice(a, [64, 32], [0, {k}], valid_shape=[{rows}, 32]), b[{k} : {k + 32}, :], out_dtype=pl.{sums})"
+        for v, k in (("c", 0), ("d", 32), ("e", 64))
+    )
+    more = f"pl.slice(a, [64, 32], [0, 96], valid_shape=[{rows}, 32]), b[96:128, :]"
+    loop = f"for i in pl.range(m):\n{CHANGING_PLACES[name].format(more=more)}"
+    f = kernel(f"{terms}\n{loop}\no[0:64, :] = c\no[64:128, :] = d\no[128:192, :] = e", tmp_path)
+    a, b = small(64, 128, dtype, 3), small(128, 32, dtype, 2)
+    o = unwritten(192, 32, dtype=np.int32 if dtype is np.int8 else np.float32)
+    calls = [(a, b, np.array([20, m] + [0] * 6, np.int32), o) for m in range(4)]
+    for m, (*_, got) in enumerate(agree(f, *calls, ways=WAYS)):
+        c, d, e, p = (product(a[:20, k : k + 32], b[k : k + 32]) for k in (0, 32, 64, 96))
+        for i in range(m):
+            if name == "swapped":
+                c, d = d, c + p
+            elif name == "in a cycle":
+                c, d, e = d, e, c
+            elif name == "one for two":
+                c, d = e + p, c
+            elif i > 1:
+                c, d = d, c
+        want = o.copy()
+        want[0:20], want[64:84], want[128:148] = c, d, e
+        np.testing.assert_array_equal(got, want)
+
+
 # -- accumulators that hold more ---------------------------------------------------------------------------------------
 
 WIDE = """

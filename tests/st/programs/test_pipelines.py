@@ -103,6 +103,40 @@ def test_an_accumulator():
     same(o, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pl.jit
+def windows_carried(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor], w: pl.Out[pl.Tensor]):
+    """Every copy of a trip cuts its window at the same computed row, and so do the trips that are left."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        t = pl.load(a, [0, 0], [24, 32])
+        u = pl.load(a, [16, 0], [24, 32])
+        v = pl.tile.slice(t, [8, 32], [n, 0])
+        for _ in pl.pipeline(0, n, stage=3):
+            t = pl.tile.assemble(t, v, [n + 1, 0])
+            v = pl.tile.slice(u, [8, 32], [n + 1, 0])
+        pl.store(t, [0, 0], o)
+        pl.store(v, [0, 0], w)
+        if n > 2:
+            pl.store(pl.tile.slice(u, [8, 32], [n + 1, 0]), [8, 0], w)
+        else:
+            pl.store(pl.tile.slice(u, [8, 32], [n + 2, 0]), [8, 0], w)
+    return o, w
+
+
+def test_windows_at_a_row_of_the_call():
+    a = whole(40, 32)
+    counts = range(6)
+    calls = [[a, cfg(n), out(24, 32), out(16, 32)] for n in counts]
+    for n, (_, _, o, w) in zip(counts, agree(windows_carried, *calls), strict=True):
+        t, u = a[:24].copy(), a[16:]
+        v = t[n : n + 8].copy()
+        for _ in range(n):
+            t[n + 1 : n + 9], v = v, u[n + 1 : n + 9]
+        same(o, t)
+        same(w[:8], v)
+        same(w[8:], u[n + 1 : n + 9] if n > 2 else u[n + 2 : n + 10])
+
+
 def test_loads_come_first_and_nothing_of_the_pipeline_is_left():
     lowered = constant_bounds.lower(whole(80, 64), out(80, 64))
     loops = [n for f in lowered.function_list for n in walk(f.body) if isinstance(n, ForStmt)]

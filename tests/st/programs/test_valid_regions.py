@@ -422,3 +422,30 @@ def test_what_a_narrower_result_leaves_out_may_be_undefined():
     want = a.copy()
     want[:3, :5] *= 2
     same(filled[2], want)
+
+
+@pl.jit
+def narrowed_windows(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        t = pl.load(a, [0, 0], [24, 64])
+        u = pl.load(a, [24, 0], [24, 64])
+        w = pl.tile.slice(t, [8, 64], [n, 0])
+        u = pl.tile.assemble(u, pl.set_validshape(w, 3, 40), [n, 0])
+        r = pl.reshape(w, [16, 32])
+        pl.store(pl.set_validshape(r, 5, 32), [24, 0], o)
+        pl.store(pl.set_validshape(pl.tile.slice(w, [4, 64], [2, 0]), 0, 40), [0, 0], o)
+        pl.store(u, [0, 0], o)
+    return o
+
+
+def test_windows_at_rows_of_the_call_that_are_narrowed_to_known_extents():
+    """The window lies where its row says, which its narrowed name cannot."""
+    a = whole(48, 64)
+    rows = (0, 1, 5, 16)
+    for n, (_, _, o) in zip(rows, agree(narrowed_windows, *([a, cfg(n), out(32, 64)] for n in rows)), strict=True):
+        want = out(32, 64)
+        want[:24] = a[24:]
+        want[n : n + 3, :40] = a[n : n + 3, :40]
+        want[24:29, :32] = a[n : n + 8].reshape(16, 32)[:5]
+        same(o, want)
