@@ -89,7 +89,12 @@ def _applied(app: Application) -> Value:
         return lanewise(app, form)
     if isinstance(form, Reduce):
         return reduce(app, form)
-    return matmul(app, form) if isinstance(form, Matmul) else _KINDS[form.kind](app)
+    if isinstance(form, Matmul):
+        return matmul(app, form)
+    kind = _KINDS.get(form.kind)
+    if kind is None:
+        raise NotSupportedError(f"{app.op.name} is not executed on the host", app.call.span)
+    return kind(app)
 
 
 class _Flow(Enum):

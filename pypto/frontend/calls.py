@@ -24,7 +24,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Dsl, OpRejected, Param, Special
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import ShapedType
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ScalarType, Type
 from pypto.language.operations import Operation
 from pypto.language.symbols import SymbolicInt
 from pypto.span import Span
@@ -48,6 +48,11 @@ class CallSite:
     @property
     def region(self) -> tuple[SplitMode, Expr] | None:
         return self.x.frame.context.region
+
+    @property
+    def expected(self) -> Type | None:
+        node, type_ = self.x.annotated
+        return type_ if node is self.node else None
 
     def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
         known = ops.find(name)

@@ -53,6 +53,9 @@ def _written_operand(made: Expr) -> Expr | None:
 
 def _refuse_idle(s: Statements, node: ast.expr, made: Expr) -> None:
     """A value for nobody.  `@pl.function` keeps bare calls, with a warning: its programs are written and compared by tools."""
+    known = ops.of(made) if isinstance(made, Call) else None
+    if known is not None and known.ordered:
+        return
     if isinstance(node, ast.Call):
         called = s.peek(node.func)
         if called is not const and not isinstance(called, (Operation, Construct)):

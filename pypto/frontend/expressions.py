@@ -22,7 +22,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.expr import MemRef as IrMemRef
 from pypto.ir.shaped import ShapedType, TensorType, const_dim
-from pypto.ir.types import ArrayType, TupleType
+from pypto.ir.types import ArrayType, TupleType, Type
 from pypto.language.annotations import MemRef
 from pypto.language.annotations import const as language_const
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
@@ -41,6 +41,7 @@ class Expressions(Evaluator):
         self.frame = frame
         self.calling: ast.Call | None = None  # the call whose function is being read
         self.annotating = False
+        self.annotated: tuple[ast.expr | None, Type | None] = (None, None)  # an assigned expression, the type its name states
 
     # -- names --
 

@@ -30,7 +30,7 @@ from pypto.ir.expr import Call, Expr, TupleGetItemExpr, Var
 from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, BreakStmt, ContinueStmt, ReturnStmt
-from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType
+from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType, VoidType
 from pypto.language.operations import Construct
 from pypto.language.symbols import DynVar
 
@@ -218,10 +218,13 @@ class Statements:
             self.frame.fail(ParserSyntaxError, f"Unsupported assignment target: {ast.unparse(target)}", target, hint)
 
     def assign_name(self, target: ast.Name, value: Any, node: ast.expr) -> None:
-        if isinstance(value, Expr) and isinstance(value.type, UnknownType) and isinstance(value, Call) and not self.frame.raw:
+        if isinstance(value, Call) and isinstance(value.type, (UnknownType, VoidType)) and not self.frame.raw:
             what = f"'{value.op.name}' returns nothing that '{target.id}' could stand for"
             name = value.op.name.rsplit(".", 1)[-1]
-            self.frame.fail(ParserTypeError, what, node, f"end '{name}' with `return {target.id}`, or with what else it writes")
+            hint = f"end '{name}' with `return {target.id}`, or with what else it writes"
+            if isinstance(value.type, VoidType):
+                hint = "leave the assignment out: the call is a statement"
+            self.frame.fail(ParserTypeError, what, node, hint)
         if not isinstance(value, Expr):
             value = self.frame.surrounding(value, node)
         if isinstance(value, DynVar) is False and not contains_expr(value) and not is_number(value):
@@ -313,6 +316,7 @@ class Statements:
         if self.frame.raw:
             self._printed(node.target, annotated, node.value)
             return
+        self.x.annotated = (node.value, annotated)
         value = self.x.value(node.value)
         if is_number(value) and isinstance(annotated, ScalarType):
             value = self._typed_number(value, annotated, node)

@@ -28,6 +28,7 @@ __all__ = [
     "INHERIT",
     "MASK",
     "PART",
+    "REQUIRED",
     "ROW",
     "SCALAR",
     "UNUSED",
@@ -218,6 +219,8 @@ class Special(NamedTuple):
     sort32      blocks to runs of pairs        merge_runs / merge_lists   runs merged
     gather_row  GM window -> window of operand 0                        paged_gather   GM rows by index and page
     lane_shard  the half of operand 0 that belongs to this vector lane            lane_gather  halves of the lanes -> whole
+    push        a copy of operand 0 into a pipe to the other core                 pop     the next tile of a pipe, in a slot
+    free        the slot of operand 0 given back       initialize_pipe / slot_buffer   the ends of a pipe, and their memory
     """
 
     kind: str
@@ -288,6 +291,10 @@ class DslContext(Protocol):
     def region(self) -> tuple[SplitMode, Expr] | None:
         """Mode and lane of the vector-lane region around the call."""
 
+    @property
+    def expected(self) -> Type | None:
+        """The type that the user's annotation states for the call's value."""
+
     def op(self, name: str, args: Iterable[Expr], kwargs: Mapping[str, Any] | None = None) -> Call:
         """A typed call of a registered operator at the user's place."""
 
@@ -297,7 +304,7 @@ class DslContext(Protocol):
 
 # -- the DSL surface -------------------------------------------------------------------------------------------
 
-_REQUIRED = object()
+REQUIRED = object()
 
 
 class Param(NamedTuple):
@@ -305,12 +312,12 @@ class Param(NamedTuple):
 
     name: str
     kind: str = "value"
-    default: Any = _REQUIRED
+    default: Any = REQUIRED
     keyword_only: bool = False
 
     @property
     def required(self) -> bool:
-        return self.default is _REQUIRED
+        return self.default is REQUIRED
 
     def text(self) -> str:
         """As in a signature: `shape`, `clamp=False`, `layout=pl.TensorLayout.ND`."""
@@ -361,6 +368,8 @@ class OpDef:
         no_alias: Iterable[int] = (),
         scratch: Iterable[int] = (),
         explicit_result: bool = False,
+        ordered: bool = False,
+        returns: bool = True,
         to_tile: ToTile | None = None,
         becomes: Iterable[str] = (),
         boxes: Callable[[Call], tuple[tuple[int, int] | None, ...]] | None = None,
@@ -385,6 +394,10 @@ class OpDef:
         self.samples, self.dtypes, self.doc = tuple(samples), frozenset(dtypes), doc
         # The caller says the result type and `infer` checks it (it finds the type in `Site.result`).
         self.explicit_result = explicit_result
+        # Whether it acts on something beyond its operands (the cores' pipes), so that it keeps its place among its like.
+        self.ordered = ordered
+        # Whether an application has a value; of the buffer stage, `explicit_result` says it.
+        self.returns = returns
         self.op = Op(name)
         self._check()
 
@@ -415,11 +428,11 @@ class OpDef:
         return effects[index] if index < len(effects) else ArgEffect.Read
 
     def is_pure(self, kwargs: Mapping[str, Any] = EMPTY) -> bool:
-        """Whether the operator writes nothing: its result is all there is of it.
+        """Whether the operator acts on nothing: its result is all there is of it.
 
         Of the buffer stage only what gives handles does: to set valid extents reads and writes no data, and is no idle call.
         """
-        if self.stage is OpIRStage.Buffer and not self.explicit_result:
+        if self.ordered or (self.stage is OpIRStage.Buffer and not self.explicit_result):
             return False
         return all(e is ArgEffect.Read for e in self.effects(kwargs))
 

@@ -187,9 +187,11 @@ def get_op_ir_stage(name: str) -> OpIRStage:
 
 
 def get_op_output_arity(name: str) -> int:
-    """1 for operators with a result, 0 for buffer operators that only write."""
+    """1 for operators with a result, 0 for those that only act."""
     op = ops.get(name)
-    return int(op.stage is OpIRStage.Functional or op.explicit_result or _is(op, "query"))
+    if op.stage is OpIRStage.Functional:
+        return int(op.returns)
+    return int(op.explicit_result or _is(op, "query"))
 
 
 def op_arg_is_workspace(name: str, index: int) -> bool:

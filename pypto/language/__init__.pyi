@@ -128,6 +128,10 @@ def addsc(lhs: Any, scalar: Any, c: Any) -> Any:
     """lhs + scalar + c, from left to right"""
 def aic_gather(x: Any) -> Any:
     """the matrix whose halves the lanes have; it is whole behind the region"""
+def aic_initialize_pipe(c2v_consumer_buf: Any = ..., v2c_consumer_buf: Any = ..., gm_slot_buffer: Any = ..., *, dir_mask: Any, slot_size: Any, id: Any = ...) -> Any:
+    """this core's end of a pipe: its directions, its slots' size, and the buffers of who pops"""
+def aiv_initialize_pipe(c2v_consumer_buf: Any = ..., v2c_consumer_buf: Any = ..., gm_slot_buffer: Any = ..., *, dir_mask: Any, slot_size: Any, id: Any = ...) -> Any:
+    """this core's end of a pipe: its directions, its slots' size, and the buffers of who pops"""
 def aiv_shard(x: Any) -> Any:
     """the half of a matrix that belongs to this lane"""
 def and_(lhs: Any, rhs: Any) -> Any:
@@ -230,6 +234,8 @@ def get_block_num() -> Any:
     """block and lane queries"""
 def get_subblock_idx() -> Any:
     """block and lane queries"""
+def import_peer_buffer(*, name: Any, peer_func: Any) -> Any:
+    """the address of a buffer that the function on the other core reserves"""
 def load(tensor: Any, offsets: Sequence[Any] | Any, shapes: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., target_memory: Any = ..., clamp: Any = ..., cache: Any = ...) -> Any:
     """a window of a tensor as a tile"""
 def log(x: Any, high_precision: Any = ...) -> Any:
@@ -298,6 +304,8 @@ def rem(lhs: Any, rhs: Any, tmp: Any) -> Any:
     """Python's lhs % rhs, with the divisor's sign; an integer by 0 gives 0"""
 def rems(lhs: Any, scalar: Any, tmp: Any) -> Any:
     """Python's lhs % scalar, with the divisor's sign; an integer by 0 gives 0"""
+def reserve_buffer(*, name: Any, size: Any, base: Any = ...) -> Any:
+    """bytes of this core's memory for the slots of a pipe that it pops from; their address"""
 def reshape(x: Any, shape: Sequence[Any] | Any) -> Any:
     """another shape, same elements"""
 def row_argmax(x: Any, tmp_tile: Any = ...) -> Any:
@@ -366,6 +374,18 @@ def subs(x: Any, scalar: Any) -> Any:
     """lhs - rhs; integers wrap"""
 def subsc(lhs: Any, scalar: Any, c: Any) -> Any:
     """lhs - scalar - c, from left to right"""
+def tfree_to_aic(tile: Any, *, split: Any = ..., id: Any = ...) -> Any:
+    """the slot of a tile that was popped may be filled again"""
+def tfree_to_aiv(tile: Any, *, split: Any = ..., id: Any = ...) -> Any:
+    """the slot of a tile that was popped may be filled again"""
+def tpop_from_aic(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+    """the next tile, or this lane's half of it, from the cube core"""
+def tpop_from_aiv(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+    """the next tile from the vector lanes"""
+def tpush_to_aic(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+    """a copy of this lane's tile, or half, into the pipe to the cube core"""
+def tpush_to_aiv(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+    """a copy of an accumulator into the pipe to the vector lanes"""
 def transpose(x: Any, axis1: Any, axis2: Any, tmp_tile: Any = ...) -> Any:
     """a copy with two axes exchanged"""
 def tri(diagonal: Any, shape: Sequence[Any] | Any, valid_shape: Sequence[Any] | Any = ..., dtype: Any = ..., upper: Any = ...) -> Any:
@@ -1114,6 +1134,18 @@ class _tile:
     def subsc(lhs: Any, scalar: Any, c: Any) -> Any:
         """lhs - scalar - c, from left to right"""
     @staticmethod
+    def tpop_from_aic(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+        """the next tile, or this lane's half of it, from the cube core"""
+    @staticmethod
+    def tpop_from_aiv(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+        """the next tile from the vector lanes"""
+    @staticmethod
+    def tpush_to_aic(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+        """a copy of this lane's tile, or half, into the pipe to the cube core"""
+    @staticmethod
+    def tpush_to_aiv(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+        """a copy of an accumulator into the pipe to the vector lanes"""
+    @staticmethod
     def transpose(x: Any, axis1: Any, axis2: Any, tmp_tile: Any = ...) -> Any:
         """a copy with two axes exchanged"""
     @staticmethod
@@ -1137,19 +1169,43 @@ class _tile:
     matmul_mx_acc: Any
     matmul_mx_bias: Any
     tget_scale_addr: Any
-    tpop_from_aic: Any
-    tpop_from_aiv: Any
-    tpush_to_aic: Any
-    tpush_to_aiv: Any
 
 tile: type[_tile]
 
 class _system:
+    @staticmethod
+    def aic_initialize_pipe(c2v_consumer_buf: Any = ..., v2c_consumer_buf: Any = ..., gm_slot_buffer: Any = ..., *, dir_mask: Any, slot_size: Any, id: Any = ...) -> Any:
+        """this core's end of a pipe: its directions, its slots' size, and the buffers of who pops"""
+    @staticmethod
+    def aiv_initialize_pipe(c2v_consumer_buf: Any = ..., v2c_consumer_buf: Any = ..., gm_slot_buffer: Any = ..., *, dir_mask: Any, slot_size: Any, id: Any = ...) -> Any:
+        """this core's end of a pipe: its directions, its slots' size, and the buffers of who pops"""
+    @staticmethod
+    def import_peer_buffer(*, name: Any, peer_func: Any) -> Any:
+        """the address of a buffer that the function on the other core reserves"""
+    @staticmethod
+    def reserve_buffer(*, name: Any, size: Any, base: Any = ...) -> Any:
+        """bytes of this core's memory for the slots of a pipe that it pops from; their address"""
+    @staticmethod
+    def tfree_to_aic(tile: Any, *, split: Any = ..., id: Any = ...) -> Any:
+        """the slot of a tile that was popped may be filled again"""
+    @staticmethod
+    def tfree_to_aiv(tile: Any, *, split: Any = ..., id: Any = ...) -> Any:
+        """the slot of a tile that was popped may be filled again"""
+    @staticmethod
+    def tpop_from_aic(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+        """the next tile, or this lane's half of it, from the cube core"""
+    @staticmethod
+    def tpop_from_aiv(*, shape: Sequence[Any] | Any = ..., dtype: Any = ..., split: Any = ..., valid_shape: Sequence[Any] | Any = ..., id: Any = ...) -> Any:
+        """the next tile from the vector lanes"""
+    @staticmethod
+    def tpush_to_aic(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+        """a copy of this lane's tile, or half, into the pipe to the cube core"""
+    @staticmethod
+    def tpush_to_aiv(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
+        """a copy of an accumulator into the pipe to the vector lanes"""
     task_dummy: Any
     task_invalid: Any
     task_is_valid: Any
-    aic_initialize_pipe: Any
-    aiv_initialize_pipe: Any
     available_aiv_count: Any
     available_cluster_count: Any
     bar_all: Any
@@ -1157,20 +1213,12 @@ class _system:
     bar_v: Any
     cacheinvalid: Any
     fence: Any
-    import_peer_buffer: Any
-    reserve_buffer: Any
     set_ffts: Any
     sync_dst: Any
     sync_set: Any
     sync_src: Any
     sync_wait: Any
     syncall: Any
-    tfree_to_aic: Any
-    tfree_to_aiv: Any
-    tpop_from_aic: Any
-    tpop_from_aiv: Any
-    tpush_to_aic: Any
-    tpush_to_aiv: Any
 
 system: type[_system]
 

@@ -10,7 +10,7 @@ __all__ = ["UNSUPPORTED"]
 _DISTRIBUTED = "it moves data between devices; kernels here run on one host"
 _MX = "MX block-scaled matrices exist only on A5 hardware"
 _PREFETCH = "asynchronous prefetch has no effect on a host; leave it out"
-_CROSS_CORE = "cube and vector cores are not separate on a host; write the kernel without explicit FIFOs and barriers"
+_CROSS_CORE = "cube and vector cores are not separate on a host; write the kernel without explicit barriers"
 _NOT_YET = "this operator is not available in this version"
 _RANDOM = "its numbers are those of A5 hardware, which nothing documents; make them outside the kernel and pass them in"
 _TASKS = "task identities are not available in this version; tasks run in program order"
@@ -23,7 +23,6 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("", _PREFETCH, "PrefetchAsyncContext AsyncEvent AsyncSession"),
     ("tile", _RANDOM, "random"),
     ("tile", _MX, "matmul_mx matmul_mx_acc matmul_mx_bias tget_scale_addr"),
-    ("tile", _CROSS_CORE, "tpop_from_aic tpop_from_aiv tpush_to_aic tpush_to_aiv"),
     (
         "tensor",
         _NOT_YET,
@@ -36,9 +35,8 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (
         "system",
         _CROSS_CORE,
-        "aic_initialize_pipe aiv_initialize_pipe available_aiv_count available_cluster_count bar_all bar_m bar_v cacheinvalid "
-        "fence import_peer_buffer reserve_buffer set_ffts sync_dst sync_set sync_src sync_wait syncall tfree_to_aic "
-        "tfree_to_aiv tpop_from_aic tpop_from_aiv tpush_to_aic tpush_to_aiv",
+        "available_aiv_count available_cluster_count bar_all bar_m bar_v cacheinvalid fence set_ffts sync_dst sync_set sync_src "
+        "sync_wait syncall",
     ),
 )
 

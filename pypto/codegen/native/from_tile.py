@@ -201,7 +201,7 @@ class TileBuilder(Base):
             return
         handler = getattr(self, f"on_{s.kind}", None)
         if handler is None:
-            raise InternalError(f"{self.function.name}: no native form of {op.name}")
+            raise NotSupportedError(f"{op.name} is not executed natively", span, "write the kernel without explicit pipes")
         handler(op, var, call, span)
 
     def on_create(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:

@@ -28,6 +28,7 @@ from pypto.ir.ops import (
     memory,
     memory_dsl,
     paging,
+    pipes,
     rearrange,
     reduce,
     scatters,
@@ -60,6 +61,7 @@ ALL: tuple[OpDef, ...] = (
     *paging.OPS,
     *matmul.OPS,
     *lanes.OPS,
+    *pipes.OPS,
     *buffer.OPS,
 )
 TABLE: Mapping[str, OpDef] = MappingProxyType({op.name: op for op in ALL})
@@ -81,6 +83,7 @@ DSL: tuple[Dsl, ...] = (
     *paging.DSL,
     *matmul.DSL,
     *lanes.DSL,
+    *pipes.DSL,
 )
 _DSL_TABLE: Mapping[tuple[str, str], Dsl] = MappingProxyType({(space, d.name): d for d in DSL for space in d.namespaces})
 

@@ -14,6 +14,7 @@ from fuzz_choices import Choices
 from fuzz_program import program
 
 from pypto.ir import ops
+from pypto.ir.ops import pipes
 
 PROGRAMS = 1200
 
@@ -66,7 +67,12 @@ FAMILIES = {
     "element types": [rf"pl\.{n}\b" for n in ("FP32", "FP16", "BF16", "INT32", "INT16", "INT8", "UINT8", "INT64")],
 }
 # Functions that no program draws, each with why.
-NOT_DRAWN = {"alloc": "only printed programs say it", "batch_matmul_acc": "it is refused, with a loop as its remedy"}
+_PIPES = "pipes join functions of two cores, which only programs of hand-written functions have"
+NOT_DRAWN = {
+    "alloc": "only printed programs say it",
+    "batch_matmul_acc": "it is refused, with a loop as its remedy",
+    **dict.fromkeys((d.name for d in pipes.DSL), _PIPES),
+}
 
 
 class Thrown(Choices):
