@@ -2,7 +2,8 @@
 
 In: a Python function, or a definition inside a text.  Out: a `Source`: syntax tree, positions, parameters with their
 evaluated annotations and defaults, the names the body reads and what they stand for.
-Invariant: a Source never changes; only the values of the globals and cells it refers to may.  Light: no IR, no numpy.
+Invariant: a Source never changes; only the values of the globals and cells it refers to may, and not those that are
+pinned for a compilation.  Light: no IR, no numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import inspect
 import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from types import FrameType, FunctionType, ModuleType
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from pypto.errors import ParserSyntaxError, UndefinedVariableError, UnsupportedFeatureError
@@ -22,10 +25,24 @@ from pypto.frontend.locate import Located, locate, statements
 from pypto.frontend.reads import local_names, reads
 from pypto.span import Span
 
-__all__ = ["Chain", "Source", "capture"]
+__all__ = ["NO_PINS", "Chain", "Pins", "Source", "capture", "pinned"]
 
 Chain = tuple[str, ...]
+Pins = Mapping[int, Mapping[str, Any]]
+"""What names stand for in one compilation: by the `id` of a source that lives at least as long, then by name."""
+NO_PINS: Pins = MappingProxyType({})
 _ABSENT = object()
+_pins: ContextVar[Pins] = ContextVar("pins", default=NO_PINS)
+
+
+@contextmanager
+def pinned(pins: Pins) -> Iterator[None]:
+    """Inside, names of these sources stand for what is pinned, whatever other threads bind them to meanwhile."""
+    token = _pins.set(pins)
+    try:
+        yield
+    finally:
+        _pins.reset(token)
 
 
 class Source:
@@ -108,7 +125,10 @@ class Source:
         return value
 
     def lookup(self, name: str) -> Any:
-        """Closure cell, else global, else what the defining frame held, else builtin; `Source.ABSENT` if none."""
+        """What is pinned; else closure cell, global, what the defining frame held, builtin; `Source.ABSENT` if none."""
+        own = _pins.get().get(id(self))
+        if own is not None and name in own:
+            return own[name]
         cell = self.cells.get(name)
         if cell is not None:
             try:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import types
 from enum import Enum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.diagnostics import error_at
-from pypto.frontend.source import Chain, Source
+from pypto.frontend.source import Chain, Pins, Source
 from pypto.language import annotations as forms
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
 from pypto.language.symbols import DynVar, SymbolicOp
@@ -27,11 +28,15 @@ Guard = tuple[Any, ...]
 
 
 class Dependencies(NamedTuple):
-    """`sources`: entry first, then helpers in the order they are met.  `parts`: of the key.  `guards`: for dispatchers."""
+    """`sources`: entry first, then helpers in the order they are met.  `parts`: of the key.  `guards`: for dispatchers.
+
+    `pins`: the values that `parts` describe, for the compilation that follows: other threads may bind names anew meanwhile.
+    """
 
     sources: tuple[Source, ...]
     parts: dict[str, Any]
     guards: tuple[Guard, ...]
+    pins: Pins
 
 
 def is_helper(value: object) -> bool:
@@ -50,7 +55,8 @@ def collect(entry: Source, options: dict[str, Any], missing: object) -> Dependen
         walk.read(at)
         at += 1
     parts = {"kernel": walk.described[0], "helpers": tuple(walk.described[1:]), "values": tuple(walk.values)}
-    return Dependencies(tuple(walk.sources), parts, tuple(walk.guards))
+    pins = {id(source): names for source, names in zip(walk.sources, walk.pins, strict=True)}
+    return Dependencies(tuple(walk.sources), parts, tuple(walk.guards), pins)
 
 
 def blame(found: Dependencies) -> None:
@@ -78,28 +84,46 @@ class _Walk:
         self.described: list[tuple[Any, ...]] = []
         self.number: dict[int, int] = {}
         self.values: list[tuple[Any, ...]] = []
+        self.pins: list[dict[str, Any]] = []
         self.guards: list[Guard] = []
         self.guarded: set[tuple[int, str]] = set()
 
     def read(self, at: int) -> None:
         source = self.sources[at]
+        pins: dict[str, Any] = {}
+        self.pins.append(pins)
         for chain in source.free_names():
-            value = self.follow(source, chain)
+            value = self.follow(source, chain, pins)
             self.values.append((at, ".".join(chain), self.describe(value)))
         # The signature was evaluated at decoration: its values decide, not the names in it.
         for name, value in source.annotations.items():
             self.values.append((at, f"{name}:", self.describe(value)))
         for name, value in source.defaults.items() if at else ():
+            self.guard_content(value)
             self.values.append((at, f"{name}=", self.describe(value)))
 
-    def follow(self, source: Source, chain: Chain) -> Any:
+    def follow(self, source: Source, chain: Chain, pins: dict[str, Any]) -> Any:
+        """The value of a dotted name, as it is pinned: containers are copies, modules have copies of what is read of them."""
         value: Any = source.lookup(chain[0])
         self.guard_root(source, chain[0], value)
-        for attribute in chain[1:]:
+        held = pins
+        for name, attribute in pairwise(chain):
             space = getattr(value, "__dict__", None)
             if isinstance(value, types.ModuleType) and isinstance(space, dict) and value.__name__ != "pypto.language":
                 self.guard("global", space, attribute, space.get(attribute, self.missing))
+                if attribute not in space and hasattr(value, "__getattr__"):
+                    self.guard_computed(value, attribute)
+                held = _stand_in(held, name, value)
+            else:
+                held.setdefault(name, value)
+                held = {}
             value = getattr(value, attribute, Source.ABSENT)
+        self.guard_content(value)
+        value = _copied(value)
+        if isinstance(value, types.ModuleType):
+            held.setdefault(chain[-1], value)
+        elif value is not Source.ABSENT or held is pins:
+            held[chain[-1]] = value
         return value
 
     def guard_root(self, source: Source, name: str, value: Any) -> None:
@@ -111,9 +135,21 @@ class _Walk:
         elif name not in source.outer and isinstance(source.globals, dict):
             # A builtin is guarded by its absence from the globals.
             self.guard("global", source.globals, name, source.globals.get(name, self.missing))
+
+    def guard_content(self, value: Any) -> None:
+        """A container is watched by what it holds."""
         if _may_change(value):
             snapshot = _snapshot(value)
             self.guards.append(("call", lambda: _snapshot(value) == snapshot))
+
+    def guard_computed(self, module: types.ModuleType, name: str) -> None:
+        """An attribute that the module makes when it is asked for: only asking again shows what it is now."""
+        if (id(module), name) not in self.guarded:
+            self.guarded.add((id(module), name))
+            seen = getattr(module, name, Source.ABSENT)
+            # A fresh object each time is no other value; what it was described as decides.
+            known = _snapshot(seen)
+            self.guards.append(("call", lambda: _same(getattr(module, name, Source.ABSENT), seen, known)))
 
     def guard(self, kind: str, space: dict[str, Any], name: str, expected: Any) -> None:
         if (id(space), name) not in self.guarded:
@@ -132,9 +168,33 @@ class _Walk:
         return ("helper", number)
 
 
+def _stand_in(held: dict[str, Any], name: str, module: types.ModuleType) -> dict[str, Any]:
+    """The names of the module's double, which is made where there is none yet."""
+    double = held.get(name)
+    if double is None or double is module:
+        double = held[name] = types.ModuleType(module.__name__)
+        # One copy, which no other thread can come between.
+        names = vars(module).copy()
+        vars(double).update((k, v) for k, v in names.items() if not k.startswith("__") or k == "__getattr__")
+    return vars(double)
+
+
+def _copied(value: Any, depth: int = 0) -> Any:
+    """A container with containers of its own; one in itself stays what it is, and is refused where it is encoded."""
+    if depth > MAX_DEPTH or not _may_change(value) or type(value) not in (list, tuple, dict):
+        return value
+    if isinstance(value, dict):
+        return {k: _copied(v, depth + 1) for k, v in value.copy().items()}
+    return type(value)(_copied(v, depth + 1) for v in value)
+
+
 def _may_change(value: object) -> bool:
     """Whether a container may become another value and stay the same object."""
     return isinstance(value, (list, dict)) or (isinstance(value, tuple) and any(map(_may_change, value)))
+
+
+def _same(value: object, seen: object, snapshot: bytes) -> bool:
+    return value is seen or (bool(snapshot) and _snapshot(value) == snapshot)
 
 
 def _snapshot(value: object) -> bytes:

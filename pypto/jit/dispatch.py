@@ -75,7 +75,7 @@ def obtain(
     code = code_identity(store)
     context = CURRENT.get()
     while True:
-        request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize)
+        request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize, dependencies.pins)
         record = _record(request, dependencies, code, toolchain)
         if context is not None and context.is_diagnostic:
             stats.bypass("a PassContext with instruments watches the compilation")

@@ -16,7 +16,7 @@ from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
 from pypto.frontend.signatures import signature
-from pypto.frontend.source import Source
+from pypto.frontend.source import Source, pinned
 from pypto.frontend.specialization import StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
@@ -58,7 +58,8 @@ class LoweredRequest(NamedTuple):
 
 def parse_request(request: Request) -> ParsedKernel:
     """The program before any pass."""
-    return parse_kernel(request.source, request.arguments, options=request.decorator)
+    with pinned(request.pins):
+        return parse_kernel(request.source, request.arguments, options=request.decorator)
 
 
 def lower_request(request: Request | ProgramRequest, watch: Watcher | None = None) -> LoweredRequest:

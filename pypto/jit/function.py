@@ -218,9 +218,8 @@ class JITFunction:
         from pypto.config import NATIVE_OPT
         from pypto.jit.request import Request
 
-        return Request(
-            self.source, self._dependencies().sources, self.options, arguments, _options(config), NATIVE_OPT.get() == "1"
-        )
+        found, optimize = self._dependencies(), NATIVE_OPT.get() == "1"
+        return Request(self.source, found.sources, self.options, arguments, _options(config), optimize, found.pins)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Argument]:
         tensors = {p.name for p in self.parameters() if p.kind == "tensor"}

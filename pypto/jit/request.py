@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pypto.frontend.source import Source
+from pypto.frontend.source import NO_PINS, Pins, Source
 from pypto.frontend.specialization import Argument
 from pypto.passes.context import PassOptions
 from pypto.runtime.plan import Site
@@ -21,6 +21,7 @@ class Request(NamedTuple):
     """What is compiled, for which arguments, with which options.
 
     `sources` are the entry and its helpers in the order of the artifact key: failing places are numbered by them.
+    `pins` are the values of the names they read that the key was made of: what is compiled is what is in the key.
     """
 
     source: Source
@@ -29,6 +30,7 @@ class Request(NamedTuple):
     arguments: dict[str, Argument]
     options: PassOptions
     optimize: bool
+    pins: Pins = NO_PINS
 
     @property
     def entry(self) -> str:

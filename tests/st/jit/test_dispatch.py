@@ -17,7 +17,7 @@ from jit_kit import HEAD, call, full, scaled, untouched
 import pypto
 import pypto.language as pl
 from pypto.enums import MemoryPlanner
-from pypto.jit import function
+from pypto.jit import driver, function
 from pypto.passes import CallbackInstrument
 from pypto.passes.context import PassContext
 
@@ -83,6 +83,104 @@ def test_everything_that_is_read_is_watched(of_globals, monkeypatch):
     monkeypatch.delattr(settings, "SHIFT")
     with pytest.raises(pypto.Error, match="SHIFT"):
         of_globals(full(1.0), untouched())
+
+
+def test_containers_of_modules_and_in_defaults_are_watched(launcher, monkeypatch):
+    """What changes in place is seen wherever it is reached from."""
+    monkeypatch.setattr(settings, "TABLE", ([2.0], 1), raising=False)
+    extra = [1.0]
+
+    @pl.jit.inline
+    def plus(t: pl.Tensor, by=extra):
+        return pl.add(t, by[0])
+
+    @pl.jit
+    def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = plus(pl.mul(x, settings.TABLE[0][0]))
+        return y
+
+    assert call(k) == 3.0
+    settings.TABLE[0][0] = 3.0
+    assert call(k) == 4.0
+    extra[0] = 10.0
+    assert call(k) == 13.0
+    settings.TABLE[0][0] = 2.0
+    assert call(k) == 12.0
+
+
+def test_names_that_a_module_computes_are_watched(launcher, monkeypatch):
+    values = {"SHARE": 2.0}
+
+    def computed(name):
+        try:
+            return values[name] * 1.0  # a fresh object at each request
+        except KeyError:
+            raise AttributeError(name) from None
+
+    monkeypatch.setattr(settings, "__getattr__", computed, raising=False)
+
+    @pl.jit
+    def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.mul(x, settings.SHARE)
+        return y
+
+    assert call(k) == 2.0
+    before = requests()
+    assert call(k) == 2.0
+    assert requests() == before
+    values["SHARE"] = 3.0
+    assert call(k) == 3.0
+    del values["SHARE"]
+    with pytest.raises(pypto.Error, match="SHARE"):
+        k(full(1.0), untouched())
+
+
+def test_a_name_bound_anew_in_the_middle_of_a_compilation(launcher, monkeypatch):
+    """What is compiled is what the key says, whatever other threads do meanwhile, there and back again."""
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    monkeypatch.setattr(settings, "SHIFT", 10.0, raising=False)
+    monkeypatch.setattr(settings, "TABLE", [100.0], raising=False)
+    cell = 1000.0
+
+    @pl.jit.inline
+    def scaled_by(t: pl.Tensor):
+        return pl.mul(t, FACTOR)
+
+    @pl.jit
+    def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.add(pl.add(pl.add(scaled_by(x), settings.SHIFT), settings.TABLE[0]), cell)
+        return y
+
+    def disturbed(parse):
+        def parsing(*args, **kwargs):
+            nonlocal cell
+            change(3.0, 30.0, 300.0)
+            cell = 3000.0
+            try:
+                return parse(*args, **kwargs)
+            finally:
+                change(2.0, 10.0, 100.0)
+                cell = 1000.0
+
+        return parsing
+
+    def change(factor, shift, entry):
+        globals()["FACTOR"], settings.SHIFT, settings.TABLE[0] = factor, shift, entry
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "parse_kernel", disturbed(driver.parse_kernel))
+        assert call(k) == 1112.0
+        assert "1000.0" in k.specialize(full(1.0), untouched()).as_python()
+    compiled = k.compile(full(1.0), untouched())
+    text = compiled.inspect("pto")
+    cell = 0.0
+    settings.SHIFT, settings.TABLE = 0.0, [0.0]
+    assert call(k) == 2.0
+    assert "1000.0" in compiled.program.as_python()  # of what was compiled, not of what the names stand for now
+    assert compiled.inspect("pto") == text != k.inspect("pto")
 
 
 def test_a_builtin_that_is_hidden_later(launcher, monkeypatch):
