@@ -18,6 +18,7 @@ from pypto.debug.frame import Frame, Position, Value
 from pypto.debug.generators import GENERATORS
 from pypto.debug.held import typed_as_held
 from pypto.debug.indexing import INDEXING
+from pypto.debug.local_arrays import LOCAL_ARRAYS
 from pypto.debug.memory import ArenaPlace, Block
 from pypto.debug.moves import SPECIAL
 from pypto.debug.paging import PAGING
@@ -80,7 +81,7 @@ def interpret(
     return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
 
 
-_KINDS = {**SPECIAL, **GENERATORS, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
+_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
 
 
 def _applied(app: Application) -> Value:

@@ -26,7 +26,7 @@ from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import TensorType, TensorView, const_dim
 from pypto.ir.structural import compare
-from pypto.ir.types import ScalarType, Type
+from pypto.ir.types import ArrayType, ScalarType, Type
 from pypto.language.annotations import Annotation
 from pypto.language.symbols import DynVar
 
@@ -127,6 +127,9 @@ def _parameter(
             x.fail(ParserTypeError, f"{what} is {type_text(type_)}, got {type_text(arg.type)}", node, "convert it with pl.cast")
         return type_, arg
     arg = x.frame.expr(value, node)
+    if isinstance(arg.type, ArrayType):
+        hint = "create it in the kernel, or make the helper @pl.jit.inline"
+        x.fail(ParserTypeError, f"{what} takes no array: arrays stay in the function that makes them", node, hint)
     if form is None and not isinstance(arg.type, TensorType):
         return arg.type, arg
     if not isinstance(arg.type, TensorType):

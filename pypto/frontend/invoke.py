@@ -23,7 +23,7 @@ from pypto.frontend.values import contains_expr
 from pypto.ir.expr import Call, Expr, GlobalVar
 from pypto.ir.node import Attrs
 from pypto.ir.program import Function
-from pypto.ir.types import Type, UnknownType
+from pypto.ir.types import ArrayType, Type, UnknownType
 
 if TYPE_CHECKING:
     from pypto.frontend.expressions import Expressions
@@ -243,7 +243,7 @@ def inline(x: Expressions, node: ast.Call, f: Helper) -> Any:
 
 
 def _pass_writes(x: Expressions, node: ast.Call, frame: Frame, values: dict[str, Any]) -> None:
-    """A tensor that the helper wrote is, for a caller who passed it by name, the written tensor."""
+    """A tensor that the helper wrote is, for a caller who passed it by name, the written tensor; arrays are values."""
     context, names = x.frame.context, frame.source.parameters
     nodes: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
     nodes.update({k.arg: k.value for k in node.keywords if k.arg is not None})
@@ -251,6 +251,8 @@ def _pass_writes(x: Expressions, node: ast.Call, frame: Frame, values: dict[str,
         b = frame.scope.get(name)
         new = b.var if b is not None and b.poison is None else None
         old = values[name]
+        if new is not None and isinstance(new.type, ArrayType):
+            continue
         if isinstance(arg, ast.Name) and new is not None and new is not old and context.is_version(new, old):
             x.frame.assign(arg.id, new, node, arg)
 

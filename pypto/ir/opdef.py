@@ -218,6 +218,7 @@ class Special(NamedTuple):
     compare_columns / compare_counts           which columns compare with a value, how many
     sort32      blocks to runs of pairs        merge_runs / merge_lists   runs merged
     gather_row  GM window -> window of operand 0                        paged_gather   GM rows by index and page
+    array_create / array_get / array_update   an array of scalars on the core, one element read, one replaced
     lane_shard  the half of operand 0 that belongs to this vector lane            lane_gather  halves of the lanes -> whole
     push        a copy of operand 0 into a pipe to the other core                 pop     the next tile of a pipe, in a slot
     free        the slot of operand 0 given back       initialize_pipe / slot_buffer   the ends of a pipe, and their memory

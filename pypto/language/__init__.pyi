@@ -1223,9 +1223,15 @@ class _system:
 system: type[_system]
 
 class _array:
-    create: Any
-    get_element: Any
-    update_element: Any
+    @staticmethod
+    def create(extent: Any, dtype: Any) -> Any:
+        """an array of integers, BOOL or task ids on the core, all zero"""
+    @staticmethod
+    def get_element(array: Any, index: Any) -> Any:
+        """one element; also written array[i]"""
+    @staticmethod
+    def update_element(array: Any, index: Any, value: Any) -> Any:
+        """the array with one element replaced; also written array[i] = value"""
 
 array: type[_array]
 

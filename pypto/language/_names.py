@@ -414,4 +414,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "tpush_to_aic",
         "tpush_to_aiv",
     ),
+    "array": (
+        "create",
+        "get_element",
+        "update_element",
+    ),
 }

@@ -29,7 +29,6 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "alloc",
     ),
     ("tensor", _RANDOM, "random"),
-    ("array", _NOT_YET, "create get_element update_element"),
     ("prefetch", _PREFETCH, "async_prefetch make_context session wait"),
     ("system", _TASKS, "task_dummy task_invalid task_is_valid"),
     (

@@ -21,12 +21,13 @@ from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import Mutator
 from pypto.ir.shaped import ShapedType, TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ReturnStmt, ScopeStmt, Stmt, flatten_to_stmts, seq
-from pypto.ir.types import ScalarType, TupleType, Type, UnknownType
+from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType
 from pypto.ir.verify.roots import Flow, Roots, accesses, merged_direction
 from pypto.ir.verify.scopes import definitions, statements
 from pypto.passes.convert_to_ssa import base_name
 from pypto.passes.normalize_stmt_structure import flat
 from pypto.passes.retype import Retyper, count_uses, used_vars
+from pypto.span import Span
 
 __all__ = ["Names", "Outliner", "Region", "outline_scopes"]
 
@@ -166,12 +167,8 @@ def _captured(body: Stmt, parent: Function) -> list[Var]:
     read = [v for v in used_vars(body) if v not in inside]
     brought = {d for v in read if isinstance(v.type, ShapedType) for d in v.type.shape if d in symbols}
     for v in read:
-        if isinstance(v.type, TileType):
-            raise CompileError(
-                f"the tile '{base_name(v.name_hint)}' is used outside of the scope that made it",
-                _first_use(body, v).span,
-                "store it to a tensor in the scope that makes it and load it here",
-            )
+        if isinstance(v.type, (TileType, ArrayType)):
+            raise _stays(v, _first_use(body, v).span, True)
         if isinstance(v.type, TupleType):
             raise InternalError(f"the tuple '{v.name_hint}' is captured whole")
     return [v for v in read if v not in brought]
@@ -219,13 +216,22 @@ def _returned(v: Var, roots: Roots, params: Mapping[Var, Var], moved: _Move, reg
     root = roots.only(v)
     if root is not None and root in params and region.exports_writes:
         return params[root]
-    if isinstance(v.type, TileType):
-        raise CompileError(
-            f"the tile '{base_name(v.name_hint)}' is used outside of the scope that made it",
-            v.span if v.span.is_valid() else region.scope.span,
-            "store it to a tensor in this scope",
-        )
+    if isinstance(v.type, (TileType, ArrayType)):
+        raise _stays(v, v.span if v.span.is_valid() else region.scope.span, False)
     return moved.expr(v)
+
+
+def _stays(v: Var, span: Span, into: bool) -> CompileError:
+    """What lies on the core does not leave the function that makes it."""
+    if isinstance(v.type, TileType):
+        kind, hint = (
+            "tile",
+            "store it to a tensor in the scope that makes it and load it here" if into else "store it to a tensor in this scope",
+        )
+    else:
+        kind = "array"
+        hint = "create it in this scope" if into else "write its elements into a tensor in this scope, with pl.write"
+    return CompileError(f"the {kind} '{base_name(v.name_hint)}' is used outside of the scope that made it", span, hint)
 
 
 def _call(region: Region, captured: list[Var]) -> list[Stmt]:

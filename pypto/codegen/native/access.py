@@ -20,6 +20,7 @@ from pypto.ir.shaped import const_dim
 from pypto.span import Span
 
 __all__ = [
+    "ArrayOp",
     "Check",
     "Copies",
     "ElementWrite",
@@ -247,6 +248,20 @@ class ElementWrite(NamedTuple):
     span: Span
 
 
+class ArrayOp(NamedTuple):
+    """An array of scalars: a new one (no `array`), another name (no `at`), an element read, or an element replaced.
+
+    `in_place`: the result takes the storage of `array`, whose value nobody reads any more.
+    """
+
+    var: Var | None
+    array: Expr | None
+    at: Expr | None
+    value: Expr | None
+    in_place: bool
+    span: Span
+
+
 class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
@@ -304,6 +319,6 @@ class WhileItem(NamedTuple):
 
 
 Compute = LaneOp | ReduceOp | Outside | Copies | Routine
-Item = Compute | ScalarDef | ElementWrite | Check | IfItem | ForItem | WhileItem
+Item = Compute | ScalarDef | ArrayOp | ElementWrite | Check | IfItem | ForItem | WhileItem
 
 ZERO, ONE = const_index(0), const_index(1)

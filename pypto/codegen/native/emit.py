@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pypto.codegen.native.access import (
+    ArrayOp,
     Check,
     Copies,
     ElementWrite,
@@ -28,6 +29,7 @@ from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mas
 from pypto.codegen.native.flow import Block, Nested, Run, reads
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import OTHER, Group, form_groups
+from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
@@ -161,6 +163,8 @@ class Emitter:
             self.check(item)
         elif isinstance(item, ElementWrite):
             self.element_write(item)
+        elif isinstance(item, ArrayOp):
+            write_array(self, item)
         else:
             raise InternalError(f"no C form of {type(item).__name__}")
 
@@ -233,6 +237,8 @@ class Emitter:
     def assign(self, targets: tuple[Var, ...], values: tuple[Expr, ...]) -> None:
         """All values are read before any target changes."""
         texts = [self.value(v) for v in values]
+        changed = [i for i, v in enumerate(targets) if self.names.of[v] != texts[i]]
+        targets, texts = tuple(targets[i] for i in changed), [texts[i] for i in changed]
         if len(targets) == 1:
             self.w.line(f"{self.names.of[targets[0]]} = {texts[0]};")
             return

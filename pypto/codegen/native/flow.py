@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native.access import (
+    ArrayOp,
     Check,
     Compute,
     Copies,
@@ -271,7 +272,9 @@ def to_runs(region: Region, frozen: frozenset[Root]) -> list[Run | Item]:
         elif isinstance(item, Check):
             if not any(isinstance(p, Check) and _same_check(p, item) for p in prelude):
                 prelude.append(item)
-        elif isinstance(item, ScalarDef) and (item.element is None or not ops or item.element.root in frozen):
+        elif isinstance(item, ArrayOp) or (
+            isinstance(item, ScalarDef) and (item.element is None or not ops or item.element.root in frozen)
+        ):
             prelude.append(item)
         else:
             flush()
@@ -303,7 +306,7 @@ class Nested(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-Part = Run | Nested | ScalarDef | ElementWrite | Check
+Part = Run | Nested | ScalarDef | ArrayOp | ElementWrite | Check
 
 
 class Block:

@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pypto.codegen.native import generators, indexing, paging, rearrange, sorting
+from pypto.codegen.native import generators, indexing, local_values, paging, rearrange, sorting
 
 __all__ = ["HANDLERS"]
 
 # A handler takes the builder, the operator, the variable of its result, the call and its place.
 HANDLERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {**generators.HANDLERS, **rearrange.HANDLERS, **indexing.HANDLERS, **sorting.HANDLERS, **paging.HANDLERS}
+    {
+        **generators.HANDLERS,
+        **rearrange.HANDLERS,
+        **indexing.HANDLERS,
+        **sorting.HANDLERS,
+        **paging.HANDLERS,
+        **local_values.HANDLERS,
+    }
 )

@@ -12,9 +12,12 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from pypto.codegen.native import windows
+from pypto.codegen.native.access import ArrayOp
 from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import STEP, Sites, c_name
 from pypto.codegen.native.emit_group import element_type
+from pypto.codegen.native.entry_values import aliases, allocates, carried_tensors
+from pypto.codegen.native.local_arrays import array_op, write_array
 from pypto.codegen.native.scalars import C_TYPES, scalar_type
 from pypto.codegen.native.structure import is_idle
 from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, number_out_of_a_kernel
@@ -22,9 +25,9 @@ from pypto.dtypes import DataType
 from pypto.errors import CompileError, NotSupportedError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
+from pypto.ir.local_arrays import ArrayUses
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
-from pypto.ir.shaped import TensorType, const_dims, same_dims
+from pypto.ir.shaped import TensorType, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
     BreakStmt,
@@ -39,7 +42,7 @@ from pypto.ir.stmt import (
     YieldStmt,
     flatten_to_stmts,
 )
-from pypto.ir.types import ScalarType, Type
+from pypto.ir.types import ArrayType, ScalarType, Type
 from pypto.span import Span
 
 __all__ = ["Entry", "Launch", "emit_entry"]
@@ -70,11 +73,12 @@ class EntryWriter(TensorValues):
     def __init__(
         self, function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
     ) -> None:
-        super().__init__(function.name, sites, arena, _carried_tensors(function))
+        super().__init__(function.name, sites, arena, carried_tensors(function))
         self.function, self.devices = function, devices
         self.wrappers = wrappers
         self.position = ("0", "1")  # number of the block, and of all blocks, of the launch around this place
         self.launches: list[Launch] = []
+        self.arrays = ArrayUses(function)
         self.depth = 0
         self.returned: tuple[Expr, ...] = ()
 
@@ -120,7 +124,7 @@ class EntryWriter(TensorValues):
                 created[s.var] = s.var
         found: dict[Var, None] = {}
         callees = {**self.wrappers, **{n: d.function for n, d in self.devices.items()}}
-        sources = _aliases(self.function, callees)
+        sources = aliases(self.function, callees)
         for s in top:
             if isinstance(s, ReturnStmt):
                 for v in s.value:
@@ -197,6 +201,8 @@ class EntryWriter(TensorValues):
         v = s.value
         if isinstance(v, Call):
             self.call(s.var, v, s.span)
+        elif isinstance(s.var.type, ArrayType):
+            write_array(self, ArrayOp(s.var, v, None, None, False, s.span))
         elif isinstance(s.var.type, ScalarType):
             self.w.line(f"const {scalar_type(s.var)} {self.names.bind(s.var)} = {self.expr(v)};")
         elif isinstance(v, TupleGetItemExpr) and isinstance(v.tuple, Var):
@@ -295,7 +301,7 @@ class EntryWriter(TensorValues):
 
     def trip(self, s: ForStmt | WhileStmt) -> None:
         self.depth += 1
-        temporary = _allocates(s.body) and not any(isinstance(a.type, TensorType) for a in s.iter_args)
+        temporary = allocates(s.body) and not any(isinstance(a.type, TensorType) for a in s.iter_args)
         mark = self.names.fresh("mark_")
         if temporary:
             self.w.line(f"const int64_t {mark} = call->arena->mark(call->arena);")
@@ -311,6 +317,9 @@ class EntryWriter(TensorValues):
         op = ops.of(call)
         if op is None:
             self.launch(var, call, span)
+            return
+        if op.level == "array":
+            write_array(self, array_op(var, call, self.arrays, span))
             return
         handler = getattr(self, "on_" + op.name.replace(".", "_"), None)
         if handler is None:
@@ -444,51 +453,6 @@ def _scalar_argument(t: Type, index: int) -> str:
     if t.dtype is DataType.BOOL:
         return f"{slot} != 0"
     return f"({C_TYPES[t.dtype]}){slot}"
-
-
-def _allocates(body: Stmt) -> bool:
-    return any(
-        isinstance(n, Call) and n.op.name == "tensor.create" and const_dims(n.type.shape) is None  # type: ignore[attr-defined]
-        for n in walk(body)
-    )
-
-
-def _carried_tensors(f: Function) -> frozenset[Var]:
-    """Temporaries that a loop hands from one trip to the next: each trip's must be a new one."""
-    yielded: set[Var] = set()
-    sources: dict[Var, list[Var]] = {}
-    for n in walk(f.body):
-        if isinstance(n, YieldStmt):
-            yielded.update(v for v in n.value if isinstance(v, Var) and isinstance(v.type, TensorType))
-        if isinstance(n, AssignStmt):
-            sources[n.var] = [v for v in walk(n.value) if isinstance(v, Var) and isinstance(v.type, TensorType)]
-    work = list(yielded)
-    while work:
-        for v in sources.get(work.pop(), ()):
-            if v not in yielded:
-                yielded.add(v)
-                work.append(v)
-    return frozenset(yielded)
-
-
-def _aliases(f: Function, callees: dict[str, Function]) -> dict[Var, Var]:
-    """Results of calls and plain assignments, as the tensors they are."""
-    out: dict[Var, Var] = {}
-    for s in flatten_to_stmts(f.body):
-        if not isinstance(s, AssignStmt):
-            continue
-        v = s.value
-        if isinstance(v, Var):
-            out[s.var] = v
-        elif isinstance(v, Call) and v.op.name in callees and isinstance(s.var.type, TensorType):
-            callee = callees[v.op.name]
-            last = flatten_to_stmts(callee.body)[-1]
-            if isinstance(last, ReturnStmt) and len(last.value) == 1:
-                at = next((i for i, p in enumerate(callee.params) if p is last.value[0]), None)
-                source = v.args[at] if at is not None else None
-                if isinstance(source, Var):
-                    out[s.var] = source
-    return out
 
 
 def emit_entry(

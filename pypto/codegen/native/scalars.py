@@ -14,9 +14,9 @@ from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import scalar
 from pypto.ir.expr import BinaryExpr, ConstBool, ConstFloat, ConstInt, Expr, UnaryExpr, Var
 from pypto.ir.lanes import LANE_OF
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ArrayType, ScalarType
 
-__all__ = ["C_TYPES", "const_text", "expr_text", "float_text", "int_text", "scalar_type", "stored_text"]
+__all__ = ["C_TYPES", "array_type", "const_text", "expr_text", "float_text", "int_text", "scalar_type", "stored_text"]
 
 # The type of a scalar variable.  Halves are held as binary32: their values are exact there, each operation rounds.
 C_TYPES: Mapping[DataType, str] = {
@@ -69,7 +69,12 @@ def dtype_of(e: Expr) -> DataType:
 
 
 def scalar_type(e: Expr) -> str:
-    return C_TYPES[dtype_of(e)]
+    """The type of a scalar, or of an array of scalars: both are values that are assigned."""
+    return array_type(e.type) if isinstance(e.type, ArrayType) else C_TYPES[dtype_of(e)]
+
+
+def array_type(t: ArrayType) -> str:
+    return f"pp_array_{t.dtype.name.lower()}_{t.extent}"
 
 
 def stored_text(text: str, dtype: DataType) -> str:

@@ -1,24 +1,27 @@
 """Control flow and roots, for both stages: structured statements to items of the access form.
 
-In: a device function's body.  Out: regions of items; only scalars are carried by control flow, everything else lies
-where it lies.  Invariant: a non-scalar value that meets another at a join must already be in the same place.
+In: a device function's body.  Out: regions of items; only scalars and arrays of them are carried by control flow,
+everything else lies where it lies.  Invariant: a non-scalar value that meets another at a join must already be in the same place.
 """
 
 from __future__ import annotations
 
-from pypto.codegen.native.access import ZERO, Check, ForItem, IfItem, Item, Region, Root, ScalarDef, WhileItem
+from pypto.codegen.native.access import ZERO, ArrayOp, Check, ForItem, IfItem, Item, Region, Root, ScalarDef, WhileItem
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, ConstInt, Expr, TupleGetItemExpr, Var
+from pypto.ir.local_arrays import ArrayUses
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ArrayType, ScalarType
 from pypto.span import Span
 
 __all__ = ["Base", "is_idle"]
+
+VALUES = (ScalarType, ArrayType)  # what control flow carries; everything else lies where it lies
 
 
 def is_idle(c: Call) -> bool:
@@ -37,6 +40,7 @@ class Base:
         self.items: list[Item] = []
         self.used: dict[MemorySpace, int] = {}
         self.body = Region(())
+        self.arrays = ArrayUses(function)
         # The position of this run of the kernel in its launch.
         self.block, self.blocks = (Var(n, ScalarType.of(DataType.INDEX)) for n in ("block", "blocks"))
         for p in function.params:
@@ -87,6 +91,8 @@ class Base:
         value = s.value
         if isinstance(value, Call):
             self.call(s.var, value, s.span)
+        elif isinstance(s.var.type, ArrayType):
+            self.items.append(ArrayOp(s.var, value, None, None, False, s.span))
         elif isinstance(s.var.type, ScalarType):
             self.items.append(ScalarDef(s.var, value, None, s.span))
         elif isinstance(value, (Var, TupleGetItemExpr)):
@@ -124,7 +130,7 @@ class Base:
         otherwise, b = self.region(s.else_body)
         scalars = []
         for i, v in enumerate(s.return_vars):
-            if isinstance(v.type, ScalarType):
+            if isinstance(v.type, VALUES):
                 scalars.append(i)
             else:
                 self.joins(v, (a[i], b[i]), s.span)
@@ -179,14 +185,14 @@ class Base:
 
     def enter(self, s: ForStmt | WhileStmt) -> None:
         for a in s.iter_args:
-            if not isinstance(a.type, ScalarType):
+            if not isinstance(a.type, VALUES):
                 self.joins(a, (a.initValue,), s.span)
 
     def leave(self, s: ForStmt | WhileStmt, values: tuple[Expr, ...]) -> list[int]:
         """Check the carries that are storage; the positions of those that are scalars."""
         scalars = []
         for i, (a, v) in enumerate(zip(s.iter_args, s.return_vars, strict=True)):
-            if isinstance(a.type, ScalarType):
+            if isinstance(a.type, VALUES):
                 scalars.append(i)
             else:
                 self.joins(v, (a, values[i]), s.span)

@@ -13,6 +13,7 @@ from pypto.codegen.native.alias import exact_alias_is_safe
 from pypto.codegen.native.device import DeviceCode, emit_device, symbols_of
 from pypto.codegen.native.emit import Site, Sites
 from pypto.codegen.native.functions import LaneFunctions
+from pypto.codegen.native.local_arrays import definitions
 from pypto.codegen.native.orchestration import Entry, emit_entry
 from pypto.codegen.native.tasks import in_program_order
 from pypto.dtypes import DataType
@@ -84,7 +85,14 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     arena = max((d.scratch for d in devices.values()), default=0)
     e = emit_entry(main, devices, wrappers, sites, (arena + 63) // 64 * 64)
     headers = [f'#include "{h}"' for h in ("pypto_kernel.h", *functions.headers)]
-    parts = [*headers, "", *functions.definitions, *(d.text for d in devices.values()), e.text]
+    parts = [
+        *headers,
+        "",
+        *definitions((main, *wrappers.values(), *(d.function for d in devices.values()))),
+        *functions.definitions,
+        *(d.text for d in devices.values()),
+        e.text,
+    ]
     symbols = symbols_of(main)
     return NativeUnit(
         "\n".join(parts),

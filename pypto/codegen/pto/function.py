@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pypto.codegen.pto.elements import elements, moves, unit
-from pypto.codegen.pto.scalars import Scalars
+from pypto.codegen.pto.local_arrays import LocalArrays
 from pypto.codegen.pto.text import Text, Value
 from pypto.codegen.pto.types import partition_type, pointer, scalar_type, view_type
 from pypto.dtypes import DataType
@@ -37,7 +37,7 @@ from pypto.ir.stmt import (
     flatten_to_stmts,
     last_yield,
 )
-from pypto.ir.types import ScalarType
+from pypto.ir.types import ArrayType, ScalarType
 from pypto.span import Span
 
 __all__ = ["FunctionText"]
@@ -56,11 +56,11 @@ _OUT = "write it into a pl.Out tensor with pl.write"
 _APART = "write what the cube computes and what the vector unit computes as kernels of their own"
 
 
-class FunctionText(Scalars):
+class FunctionText(LocalArrays):
     """Writes a function; stages say what calls become."""
 
     def __init__(self, f: Function, arch: str, locations: bool) -> None:
-        super().__init__(Text(locations))
+        super().__init__(Text(locations), f)
         self.f, self.arch = f, arch
         self.doing = ""  # the operator whose call is being written
         self.units: dict[str, str] = {}  # by unit, the first operator that needs it
@@ -276,6 +276,8 @@ class FunctionText(Scalars):
             self.values[s.var] = self.value(value)
         elif isinstance(s.var.type, TensorType) and isinstance(value, Var):
             self.tensors[s.var] = self.tensor(value)
+        elif isinstance(s.var.type, ArrayType):
+            self.arrays[s.var] = self.array(value)
         else:
             self.alias(s.var, value)
 
@@ -316,18 +318,21 @@ class FunctionText(Scalars):
         results = [self._define(s.return_vars[i]) for i in kept]
         condition = self.truth(s.condition)
         types = ", ".join(r.type for r in results)
+        for v in s.return_vars:
+            if isinstance(v.type, ArrayType):
+                self.declared(v, s.span)
         head = (
             f"{', '.join(r.name for r in results)} = scf.if {condition} -> ({types}) {{" if results else f"scf.if {condition} {{"
         )
         self.text.raw(head)
         with self.arm():
             self.known.assume(s.condition)
-            self._region(s.then_body, kept)
+            self._region(s.then_body, kept, s.return_vars)
         if s.else_body is not None or results:
             self.text.raw("} else {")
             with self.arm():
                 self.known.assume(s.condition, False)
-                self._region(s.else_body, kept)
+                self._region(s.else_body, kept, s.return_vars)
         self.text.raw("}")
         self._joined(s.return_vars, (last_yield(s.then_body), last_yield(s.else_body)))
 
@@ -337,12 +342,14 @@ class FunctionText(Scalars):
         with self.known.region():
             yield
 
-    def _region(self, s: Stmt | None, kept: Sequence[int]) -> None:
+    def _region(self, s: Stmt | None, kept: Sequence[int], results: Sequence[Var]) -> None:
         with self.text.region():
             self.body(s)
-            self._yield(last_yield(s), kept)
+            self._yield(last_yield(s), kept, results)
 
-    def _yield(self, y: YieldStmt | None, kept: Sequence[int]) -> None:
+    def _yield(self, y: YieldStmt | None, kept: Sequence[int], results: Sequence[Var]) -> None:
+        if y is not None:
+            self.handed_on(results, y.value, y.span)
         if kept:
             assert y is not None
             values = [self.value(y.value[i]) for i in kept]
@@ -356,8 +363,10 @@ class FunctionText(Scalars):
     def _carried(self, s: ForStmt | WhileStmt) -> tuple[list[int], list[Value], list[Value], str]:
         """Positions of the scalar carries, their initial values, the names inside the loop, and the results' names."""
         kept = [i for i, a in enumerate(s.iter_args) if isinstance(a.type, ScalarType)]
-        for a in s.iter_args:
-            if not isinstance(a.type, ScalarType):
+        for a, r in zip(s.iter_args, s.return_vars, strict=True):
+            if isinstance(a.type, ArrayType):
+                self.arrays[a] = self.renewed(r, a.initValue, s.span)
+            elif not isinstance(a.type, ScalarType):
                 self.joined(a, (a.initValue,))
         initial = [self.value(s.iter_args[i].initValue) for i in kept]
         inner = [self._define(s.iter_args[i]) for i in kept]
@@ -380,7 +389,7 @@ class FunctionText(Scalars):
         with self.arm(repeated=True):
             with self.text.region():
                 self.values[s.loop_var] = self._counted(s, counter, up)
-            self._region(s.body, kept)
+            self._region(s.body, kept, s.return_vars)
         self.text.raw("}")
         self._joined(s.return_vars, (last_yield(s.body),), s.iter_args)
 
@@ -424,7 +433,7 @@ class FunctionText(Scalars):
             if kept:
                 again = [self._define(s.iter_args[i]) for i in kept]
                 self.text.raw(f"^bb0({', '.join(f'{v.name} : {v.type}' for v in again)}):")
-            self._region(s.body, kept)
+            self._region(s.body, kept, s.return_vars)
             if not kept:
                 with self.text.region():
                     self.text.op("scf.yield")
@@ -434,7 +443,7 @@ class FunctionText(Scalars):
     def _joined(self, results: Sequence[Var], arms: Sequence[YieldStmt | None], carries: Sequence[Var] = ()) -> None:
         """What is no scalar must already be one thing wherever it comes from."""
         for i, v in enumerate(results):
-            if not isinstance(v.type, ScalarType):
+            if not isinstance(v.type, (ScalarType, ArrayType)):
                 values = [y.value[i] for y in arms if y is not None]
                 self.joined(v, (*values, *(c for c in carries[i : i + 1])))
 

@@ -12,6 +12,7 @@ from typing import Any
 from pypto.ir.expr import Call, Expr
 from pypto.ir.opdef import Dsl, OpDef, OpRejected
 from pypto.ir.ops import (
+    arrays,
     bitwise,
     buffer,
     casts,
@@ -62,6 +63,7 @@ ALL: tuple[OpDef, ...] = (
     *matmul.OPS,
     *lanes.OPS,
     *pipes.OPS,
+    *arrays.OPS,
     *buffer.OPS,
 )
 TABLE: Mapping[str, OpDef] = MappingProxyType({op.name: op for op in ALL})
@@ -84,6 +86,7 @@ DSL: tuple[Dsl, ...] = (
     *matmul.DSL,
     *lanes.DSL,
     *pipes.DSL,
+    *arrays.DSL,
 )
 _DSL_TABLE: Mapping[tuple[str, str], Dsl] = MappingProxyType({(space, d.name): d for d in DSL for space in d.namespaces})
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fuzz_arrays import value as array_value
 from fuzz_scalars import condition, index, of_dtype
 from fuzz_shapes import expression
-from fuzz_values import Scalar, Scope, Shaped, X
+from fuzz_values import Local, Scalar, Scope, Shaped, X
 
 if TYPE_CHECKING:
     from fuzz_body import Body
@@ -49,7 +50,7 @@ def rebindable(b: Body) -> list[tuple[str, Any]]:
         if n in b.scope.fixed:
             continue
         own = isinstance(v, Shaped) and v.own and v.level == b.level
-        if own or (isinstance(v, Scalar) and not v.bounded and v.dtype in CARRIED_SCALARS):
+        if own or isinstance(v, Local) or (isinstance(v, Scalar) and not v.bounded and v.dtype in CARRIED_SCALARS):
             out.append((n, v))
     return out[::-1]
 
@@ -58,6 +59,8 @@ def value_of(b: Body, of: Any, depth: int = 1) -> X:
     """An expression of a description; of a scalar, of its dtype."""
     if isinstance(of, Scalar):
         return of_dtype(b, of.dtype, depth)
+    if isinstance(of, Local):
+        return array_value(b, of, depth)
     return expression(b, of, depth)
 
 
@@ -127,6 +130,9 @@ def _wanted(b: Body) -> Any:
     shaped = [v for _, v in b.scope.of_kind(Shaped) if v.level == b.level and v.own]
     if shaped and b.level != "entry" and b.r.chance(75):
         return b.r.pick(shaped)
+    arrays = [v for _, v in b.scope.of_kind(Local)]
+    if arrays and b.r.chance(50):
+        return b.r.pick(arrays)
     return Scalar(b.r.pick(CARRIED_SCALARS))
 
 

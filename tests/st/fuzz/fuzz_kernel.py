@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import fuzz_arrays as arrays
 import fuzz_flow as flow
 from fuzz_body import Body, Region
 from fuzz_scalars import index, integer, of_dtype
@@ -252,6 +253,8 @@ KERNEL = [
     (2, flow.rebind),
     (2, flow.scalar),
     (1, write_element),
+    (1, arrays.make),
+    (2, arrays.put),
     (1, flow.swap),
     (1, ragged),
     (1, call_helper),

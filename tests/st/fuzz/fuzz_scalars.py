@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fuzz_values import BITS, Global, Scalar, X
+from fuzz_values import BITS, Global, Local, Scalar, X
 
 if TYPE_CHECKING:
     from fuzz_body import Body
@@ -61,9 +61,9 @@ def promoted(x: str, y: str) -> str:
 
 def integer(b: Body, dtype: str, depth: int = 2) -> X:
     """An expression of an integer dtype that is not constant."""
-    forms = [_named, _read, _arithmetic, _converted, _shifted, _extreme]
+    forms = [_named, _read, in_array, _arithmetic, _converted, _shifted, _extreme]
     for _ in range(3):
-        form = b.r.pick(forms if depth > 0 else forms[:2])
+        form = b.r.pick(forms if depth > 0 else forms[:3])
         made = form(b, dtype, depth)
         if made is not None:
             return made
@@ -92,6 +92,17 @@ def element_of(b: Body, name: str, g: Global) -> X:
     text = f"{name}[{kernel}]" if b.r.chance(30) else f"pl.read({name}, [{kernel}])"
     low, high = (0, 255) if g.dtype == "UINT8" else (-128, 127) if g.dtype == "INT8" else (None, None)
     return X(text, f"R.read({name}, ({twin},))", Scalar(g.dtype, low, high))
+
+
+def in_array(b: Body, dtype: str, depth: int) -> X | None:
+    """An element of an array on the core."""
+    found = [(n, v) for n, v in b.scope.of_kind(Local) if v.dtype == dtype]
+    if not found:
+        return None
+    name, of = b.r.pick(found)
+    i = index(b, 0, of.extent - 1)
+    text = f"{name}[{i.kernel}]" if b.r.chance(70) else f"pl.array.get_element({name}, {i.kernel})"
+    return X(text, f"{name}[{i.twin}]", Scalar(dtype))
 
 
 def _converted(b: Body, dtype: str, depth: int) -> X | None:
@@ -223,6 +234,9 @@ def condition(b: Body, depth: int = 2) -> X:
     if choice <= 1 and names:
         name = b.r.pick(names)
         return X(name, name, Scalar("BOOL"))
+    held = in_array(b, "BOOL", depth) if choice == 2 else None
+    if held is not None:
+        return held
     if choice == 2 and depth > 0:
         e = condition(b, depth - 1)
         return X(f"(not {e.kernel})", f"(not {e.twin})", Scalar("BOOL"))

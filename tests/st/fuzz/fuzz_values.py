@@ -69,6 +69,13 @@ class Shaped(NamedTuple):
         return any(v.startswith("?") for v in self.valid)
 
 
+class Local(NamedTuple):
+    """An array of scalars on the core."""
+
+    dtype: str
+    extent: int
+
+
 class Global(NamedTuple):
     """A tensor in global memory.  `limit`: it holds multiples of `step`, fewer than that of them."""
 

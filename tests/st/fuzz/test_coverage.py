@@ -35,6 +35,7 @@ FAMILIES = {
     "relabels": [r"\breshape\(", r"\breinterpret_view\(", r"\bfillpad\("],
     "transposition": [r"\btranspose\(", r"\bpl\.tile\.transpose\(", r"\bconcat\("],
     "gather": [r"pl\.(tensor\.)?gather\([av]\d+, [av]\d+\)", r"gather\(.*\bdim=-1", r"gather\(.*\bdim=0", r"pl\.tile\.gather\("],
+    "arrays on the core": [r"array\.create\(", r"\bget_element\(", r"\bupdate_element\(", r"v\d+\[.*\] = "],
     "patterns": [r"\bgather_mask\(", r"pl\.gather\(.*mask_pattern=", r"\bscatter_mask\(", r"pl\.scatter\(.*mask_pattern="],
     "counted columns": [r"\bgather_compare\(", r"pl\.gather\(.*kvalue="],
     "mgather": [r'\bmgather\(.*"row"', r"\bmgather\(.*, 1[,)]", *(rf'gather_oob="{n}"' for n in ("clamp", "wrap", "zero"))],

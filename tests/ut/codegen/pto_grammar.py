@@ -13,7 +13,7 @@ from pto_places import Place, allocated
 from pto_rules import Rules
 from pto_syntax import Func, Op, PtoError, Region, parse
 from pto_tables import CAPACITY, CASTS, FLOAT, INTEGER, PREDICATES
-from pto_types import BYTES, SCALARS, Tile, partition_of, pointer_of, tile_of, view_of
+from pto_types import BYTES, SCALARS, Tile, array_of, partition_of, pointer_of, tile_of, view_of
 
 __all__ = ["check"]
 
@@ -110,6 +110,8 @@ class _Judge(Rules):
             self.need(op, partition_of(text) is not None, f"malformed type {text}")
         elif text.startswith("!pto.tensor_view"):
             self.need(op, view_of(text) is not None, f"malformed type {text}")
+        elif text.startswith("!pto.local_array"):
+            self.need(op, array_of(text) is not None, f"malformed type {text}")
         elif text.startswith("!pto.ptr"):
             self.need(op, pointer_of(text) is not None, f"malformed type {text}")
         elif text:
@@ -327,3 +329,18 @@ class _Judge(Rules):
 
     def on_pto_store_scalar(self, op: Op) -> None:
         self.need(op, pointer_of(op.types[1]) == op.types[0], "the value's type is not the element's")
+
+    def on_pto_declare_local_array(self, op: Op) -> None:
+        """Its type says everything."""
+
+    def on_pto_local_array_get(self, op: Op) -> None:
+        self.element(op, op.result_types[0])
+
+    def on_pto_local_array_set(self, op: Op) -> None:
+        self.element(op, op.types[2])
+
+    def element(self, op: Op, type_: str) -> None:
+        t = array_of(op.types[0])
+        self.need(op, t is not None and t[1] == type_, "the value's type is not the element's")
+        at = self.value(op.operands[1])
+        self.need(op, t is None or at is None or 0 <= at < t[0], f"element {at} of {op.types[0]}")

@@ -16,7 +16,7 @@ import numpy as np
 from pto_instructions import execute
 from pto_memory import DTYPES, Handle, MachineError, Pointer, handle_at, strided
 from pto_syntax import Func, Op, Region
-from pto_types import tile_of
+from pto_types import array_of, tile_of
 
 from pypto.debug.memory import Arena
 from pypto.debug.scalars import cast, fit
@@ -235,6 +235,29 @@ class Machine:
         assert t.v_row is not None
         assert t.v_col is not None
         return handle_at(op.results[0], t, source.arena, base, (t.v_row, t.v_col))
+
+    # -- arrays of scalars --
+
+    def on_pto_declare_local_array(self, op: Op) -> list[Any]:
+        t = array_of(op.result_types[0])
+        assert t is not None
+        return [None] * t[0]
+
+    def on_pto_local_array_get(self, op: Op) -> Any:
+        array, at = self._within(op)
+        if array[at] is None:
+            raise MachineError(f"element {at} is read before it is written")
+        return array[at]
+
+    def on_pto_local_array_set(self, op: Op) -> None:
+        array, at = self._within(op)
+        array[at] = fit(self.values[op.operands[2]], DTYPES[op.types[2]])
+
+    def _within(self, op: Op) -> tuple[list[Any], int]:
+        array, at = (self.values[v] for v in op.operands[:2])
+        if not 0 <= at < len(array):
+            raise MachineError(f"element {at} of {len(array)}")
+        return array, at
 
     # -- global memory --
 

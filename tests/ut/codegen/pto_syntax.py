@@ -311,7 +311,17 @@ def _arith(r: _Lines, op: Op, m: re.Match[str]) -> None:
 _R = rf"(?P<result>{NAME}) = "
 _TILE = r"(?P<tile>!pto\.tile_buf<.*>)"
 _ELEMENT = rf"(?P<a>{NAME})\[(?P<b>{NAME})\] : (?P<pointer>!pto\.ptr<\w+>)"
+_ARRAY = r"(?P<array>!pto\.local_array<\d+x\w+>)"
 _FORMS = [
+    (re.compile(_R + rf"pto\.declare_local_array -> {_ARRAY}"), _named("pto.declare_local_array", "", "", "array")),
+    (
+        re.compile(_R + rf"pto\.local_array_get (?P<a>{NAME})\[(?P<b>{NAME})\] : {_ARRAY} -> (?P<type>\w+)"),
+        _named("pto.local_array_get", "a b", "array index", "type"),
+    ),
+    (
+        re.compile(rf"pto\.local_array_set (?P<a>{NAME})\[(?P<b>{NAME})\], (?P<v>{NAME}) : {_ARRAY}, (?P<type>\w+)"),
+        _named("pto.local_array_set", "a b v", "array index type"),
+    ),
     (re.compile(_R + r"arith\.constant (?P<value>\S+) : (?P<type>\w+|vector<4xi16>)"), _named("arith.constant", "", "", "type")),
     (
         re.compile(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["BYTES", "SCALARS", "Partition", "Tile", "partition_of", "pointer_of", "tile_of", "view_of"]
+__all__ = ["BYTES", "SCALARS", "Partition", "Tile", "array_of", "partition_of", "pointer_of", "tile_of", "view_of"]
 
 BYTES = {"f32": 4, "i32": 4, "ui32": 4, "f16": 2, "bf16": 2, "i16": 2, "ui16": 2, "i8": 1, "ui8": 1, "i64": 8, "ui64": 8}
 SCALARS = frozenset((*BYTES, "i1", "index"))
@@ -20,6 +20,15 @@ _TILE = re.compile(
 _PARTITION = re.compile(r"!pto\.partition_tensor_view<((?:(?:\d+|\?)x)+)(\w+)>")
 _VIEW = re.compile(r"!pto\.tensor_view<((?:\?x)+)(\w+)>")
 _POINTER = re.compile(r"!pto\.ptr<(\w+)>")
+
+
+_ARRAY = re.compile(r"!pto\.local_array<([1-9]\d*)x(\w+)>")
+
+
+def array_of(text: str) -> tuple[int, str] | None:
+    """Extent and element type of an array of scalars."""
+    m = _ARRAY.fullmatch(text)
+    return (int(m[1]), m[2]) if m is not None and m[2] in BYTES else None
 
 
 class Tile(NamedTuple):
