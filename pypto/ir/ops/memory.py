@@ -228,12 +228,10 @@ def _move(s: Site) -> Type:
     # Half-precision biases are widened on the way.
     dtype = DataType.FP32 if space is MemorySpace.Bias and t.dtype is DataType.FP16 else t.dtype
     layout = layout._replace(blayout=s.kwargs.get("blayout", layout.blayout), slayout=s.kwargs.get("slayout", layout.slayout))
-    have = t.get_effective_tile_view()
-    # Bytes that are copied as they lie are read as they were; another memory or layout writes them anew.
-    compact = have.compact if space is t.memory_space and layout == t.layout else CompactMode.null
-    view = TileView(
-        t.valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal, pad=have.pad, compact=compact
-    )
+    if space is t.memory_space and layout == t.layout:
+        return t.with_view(stride=(), start_offset=None).at(None)  # how the rows are packed is copied with them
+    pad = t.get_effective_tile_view().pad
+    view = TileView(t.valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal, pad=pad)
     return TileType(t.shape, dtype, None, view, space)
 
 
