@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.cli.arguments import Usage, for_kernel, parse
 from pypto.cli.loading import loaded
-from pypto.target import PLATFORMS
+from pypto.target import PLATFORMS, runs_here
 
 if TYPE_CHECKING:
     from pypto.debug.memory_map import MemoryMap
@@ -83,7 +83,8 @@ def _inspect(a: argparse.Namespace) -> None:
         elif stage == "pto":
             text = kernel.inspect(stage, *args, **keywords)
         else:
-            text = kernel.compile(*args, **keywords).inspect(stage)
+            made = kernel.compile if a.platform is None or runs_here(a.platform) else kernel.generate
+            text = made(*args, **keywords).inspect(stage)
     _show(a, {"kernel": kernel.__name__, "stage": stage}, text)
 
 

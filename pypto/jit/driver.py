@@ -35,6 +35,7 @@ from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
 from pypto.runtime.ptoas import ABSENT, Ptoas
 from pypto.runtime.record import Record
 from pypto.runtime.toolchain import Toolchain
+from pypto.target import require_host
 
 __all__ = ["build", "device_files", "lower_request", "parse_request"]
 
@@ -94,7 +95,11 @@ def _stays(program: Program, options: PassOptions) -> dict[str, str]:
 
 
 def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: str, watch: Watcher | None = None) -> None:
-    """Write the artifact of a request into an empty directory."""
+    """Write the artifact of a request into an empty directory.
+
+    ToolchainError T130: it is for a device; it is no artifact that could be called.
+    """
+    require_host(request.options.platform)
     lowered = lower_request(request, watch)
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
     try:

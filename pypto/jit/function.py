@@ -19,12 +19,14 @@ from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
 from pypto.jit.parameters import check_call, from_arguments, from_signature, parameters_of
 from pypto.passes.context import TOKEN, PassOptions, effective
+from pypto.target import runs_here
 
 if TYPE_CHECKING:
     from pypto.debug.memory_map import MemoryMap
     from pypto.frontend.specialization import Argument
     from pypto.ir.program import Program
     from pypto.jit.compiled import CompiledProgram
+    from pypto.jit.generated import Generated
 
 __all__ = ["JITFunction"]
 
@@ -180,6 +182,16 @@ class JITFunction:
         return with_statics(self._request(self._arguments(args, kwargs), config), driver.parse_request).program
 
     @_shortly
+    def generate(self, *args: Any, config: Any = None, **kwargs: Any) -> Generated:
+        """Programs and texts for the chip, without machine code: also for `"a2a3"` and `"a5"`, which cannot run here.
+
+        `lowered`, `inspect(stage)` and `copy_to(directory)` as of a compiled kernel; never cached.
+        """
+        from pypto.jit.generated import generate
+
+        return generate(self._request(self._arguments(args, kwargs), config))
+
+    @_shortly
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """A stage as text ("c", "tile_ir", "buffer_ir", "pto", "ptoas"), for these arguments or for what was compiled last.
 
@@ -189,6 +201,8 @@ class JITFunction:
             from pypto.jit.inspection import pto_text
 
             return pto_text(self._request(self._arguments(args, kwargs), config))
+        if not runs_here(_options(config).platform) and (args or kwargs or self._last is None):
+            return self.generate(*args, config=config, **kwargs).inspect(stage)
         if args or kwargs:
             return self.compile(*args, config=config, **kwargs).inspect(stage)
         if self._last is None:

@@ -27,11 +27,12 @@ from pypto.runtime.store import default_store
 from pypto.runtime.toolchain import find, find_compiler
 
 if TYPE_CHECKING:
+    from pypto.jit.generated import Generated
     from pypto.passes.manager import Watcher
     from pypto.passes.pass_manager import PassDumpLevel
     from pypto.runtime.entry import Entry
 
-__all__ = ["compile_program"]
+__all__ = ["compile_program", "generate_program"]
 
 _programs: dict[bytes, CompiledProgram] = {}
 _NO_EFFECT = {
@@ -69,7 +70,8 @@ def compile_program(
     With `output_dir`, the artifact's files are put there, and with `dump_passes` the program after each pass, below
     `passes_dump/`; such a compilation really happens and is not shared.  Without it, nothing is written but the cache.
     `skip_ptoas`: the texts for the assembler stay as they are, though there is one.
-    RuntimeError for an option that an active PassContext decides; NotSupportedError for what has no effect here.
+    RuntimeError for an option that an active PassContext decides; NotSupportedError for what has no effect here;
+    ToolchainError for the platform of a device.
     """
     if not isinstance(program, Program):
         what = f"ir.compile takes a Program, got {type(program).__name__}"
@@ -96,6 +98,13 @@ def compile_program(
         if output_dir is None:
             return _compile(program, entry_of(program), skip_ptoas)
         return _compile_into(program, entry_of(program), os.fspath(output_dir), dump_passes, skip_ptoas)
+
+
+def generate_program(program: Program) -> Generated:
+    """The program's texts under the options in force, also for a device that is not here; nothing is stored."""
+    from pypto.jit.generated import generate
+
+    return generate(ProgramRequest(program, entry_of(program), effective(), NATIVE_OPT.get() == "1"))
 
 
 def _context(given: dict[str, Any], disabled_diagnostics: Any, platform: str | None) -> PassContext:

@@ -34,9 +34,10 @@ _INSTEAD = {
 class RunConfig:
     """`kernel(..., config=RunConfig(...))`.
 
-    platform: the chip whose capacities and rules hold (`"a2a3sim"`, `"a2a3"`, `"a5sim"`, `"a5"`); kernels run on the
-    host under each.  memory_planner: None leaves the choice to the PassContext.  rtol, atol: for comparisons of a test
-    harness.  device_id, aicpu_thread_num and the ring sizes describe a device's runtime and do not matter to a host.
+    platform: the chip whose capacities and rules hold.  Kernels for `"a2a3sim"` and `"a5sim"` run on the host; `"a2a3"` and
+    `"a5"` are devices, for which `lower`, `inspect` and `generate` work and a compilation is a ToolchainError.
+    memory_planner: None leaves the choice to the PassContext.  rtol, atol: for comparisons of a test harness.  device_id,
+    aicpu_thread_num and the ring sizes describe a device's runtime and do not matter to a host.
     ValueError for a value out of its domain; NotSupportedError for a field that this version has no effect for.
     """
 

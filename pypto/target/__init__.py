@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pypto.target.chip import A2A3, A5, CHIPS, PLATFORMS, Chip, chip_of
+from pypto.target.chip import A2A3, A5, CHIPS, PLATFORMS, Chip, chip_of, require_host, runs_here
 
-__all__ = ["A2A3", "A5", "CHIPS", "PLATFORMS", "Chip", "chip_of"]
+__all__ = ["A2A3", "A5", "CHIPS", "PLATFORMS", "Chip", "chip_of", "require_host", "runs_here"]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from pypto.dtypes import DataType as D
 from pypto.enums import MemorySpace as M
-from pypto.errors import ConfigError
+from pypto.errors import ConfigError, ToolchainError
 
-__all__ = ["A2A3", "A5", "BLOCK_BYTES", "CHIPS", "PLATFORMS", "Chip", "chip_of"]
+__all__ = ["A2A3", "A5", "BLOCK_BYTES", "CHIPS", "PLATFORMS", "Chip", "chip_of", "require_host", "runs_here"]
 
 BLOCK_BYTES = 32  # the unit of every on-chip address, row and transfer
 _K = 1 << 10
@@ -93,7 +93,7 @@ A5 = Chip(
 )
 
 CHIPS: Mapping[str, Chip] = MappingProxyType({c.name: c for c in (A2A3, A5)})
-# The `sim` platforms run on this host; the others need the device toolchain.
+# The `sim` platforms run on this host, under the chip's rules; the others are devices.
 PLATFORMS: Mapping[str, Chip] = MappingProxyType({"a2a3sim": A2A3, "a2a3": A2A3, "a5sim": A5, "a5": A5})
 
 
@@ -103,3 +103,21 @@ def chip_of(platform: str) -> Chip:
     if chip is None:
         raise ConfigError(f"unknown platform {platform!r}", hint="platforms: " + ", ".join(PLATFORMS))
     return chip
+
+
+def runs_here(platform: str) -> bool:
+    """Whether kernels for a platform run on this host; the others are devices, for which texts can be generated."""
+    return platform.endswith("sim")
+
+
+def require_host(platform: str) -> None:
+    """ToolchainError (T130) for the platform of a device; ConfigError for an unknown one."""
+    chip_of(platform)
+    if not runs_here(platform):
+        raise ToolchainError(
+            f"platform '{platform}' is a device, and there is no toolchain for it here:"
+            " its compiler, its runtime and the device itself are missing",
+            hint=f"platform '{platform}sim' has the same memories and rules and runs on this host;"
+            " lower(...), inspect('pto', ...) and generate(...) give what the device would get",
+            code="T130",
+        )

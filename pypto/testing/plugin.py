@@ -18,7 +18,7 @@ import pytest
 
 from pypto.enums import MemoryPlanner
 from pypto.errors import ArgumentTypeError, ArgumentValueError
-from pypto.target.chip import PLATFORMS
+from pypto.target import PLATFORMS, runs_here
 from pypto.testing.cases import Case
 from pypto.testing.legacy import PTOTestCase, from_legacy
 from pypto.testing.running import CaseRun, RunResult
@@ -72,7 +72,8 @@ _OF_DEVICES = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pypto", "numerical tests of kernels")
-    group.addoption("--platform", metavar="LIST", default="a2a3", help=f"chips to compile for, out of {', '.join(PLATFORMS)}")
+    of = f"what to compile for, out of {', '.join(PLATFORMS)}; devices (a2a3, a5) with --codegen-only"
+    group.addoption("--platform", metavar="LIST", default="a2a3sim", help=of)
     group.addoption("--strategy", choices=["Default"], default="Default", help="the pass pipeline; there is one")
     group.addoption("--memory-planner", choices=list(_PLANNERS), default="default", help="for cases that name none")
     group.addoption("--kernels-dir", metavar="DIR", help="keep artifacts in this directory")
@@ -252,6 +253,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     session = config.stash[_SESSION]
     lines = [f"{o.flag}: {o.reason}" for o in _OF_DEVICES if config.getoption(o.flag) != o.default]
+    devices = [p for p in session.options.platforms if not runs_here(p)]
+    if devices and not session.options.codegen_only:
+        instead = ",".join(f"{p}sim" for p in devices)
+        lines.append(
+            f"--platform={','.join(devices)}: needs a device and its toolchain, which are not here."
+            f" --platform={instead} runs the same cases on this host, --codegen-only generates texts without running"
+        )
     if session.options.codegen_only:
         lines.append("--codegen-only: cases were compiled and not run; no numbers were compared")
     if session.root is not None and session.root.exists():

@@ -24,11 +24,13 @@ from pypto.errors import ArgumentValueError, InternalError
 from pypto.ir.program import Program
 from pypto.jit import JITFunction
 from pypto.jit.compiled import CompiledProgram
-from pypto.jit.programs import compile_program
+from pypto.jit.generated import Generated
+from pypto.jit.programs import compile_program, generate_program
 from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pass_manager import Dump, PassDumpLevel
 from pypto.passes.pipeline import lower
 from pypto.runtime.arrays import Array
+from pypto.target import runs_here
 from pypto.testing.cases import Case
 from pypto.testing.comparing import difference, expected_outputs
 
@@ -68,7 +70,7 @@ class Resolved(NamedTuple):
 class Prepared(NamedTuple):
     """A compiled case; `directory` has its files, if they are kept."""
 
-    compiled: CompiledProgram
+    compiled: CompiledProgram | Generated
     directory: Path | None
 
 
@@ -84,10 +86,13 @@ class RunResult(NamedTuple):
 class CaseRun:
     """What the fixture `case_run` gives: the case, and how it went.
 
-    `work_dir`: the directory of the artifacts, None if they are not kept.  `compiled`: what ran, None if it did not compile.
+    `work_dir`: the directory of the artifacts, None if they are not kept.  `compiled`: what ran (or was
+    generated for a device), None if it did not compile.
     """
 
-    def __init__(self, case: Case, result: RunResult, work_dir: Path | None, compiled: CompiledProgram | None) -> None:
+    def __init__(
+        self, case: Case, result: RunResult, work_dir: Path | None, compiled: CompiledProgram | Generated | None
+    ) -> None:
         self.case, self.work_dir, self.compiled = case, work_dir, compiled
         self._result, self.asked = result, False
 
@@ -130,10 +135,13 @@ class CaseRun:
 # -- compiling -----------------------------------------------------------------------------------------------------
 
 
-def prepare(r: Resolved, directory: Path | None, dump_passes: bool = False) -> Prepared:
-    """Compile a case under its own options, check the stages, and put the artifact's files into `directory`, if any."""
+def prepare(r: Resolved, directory: Path | None, dump_passes: bool = False, codegen_only: bool = False) -> Prepared:
+    """Compile a case under its own options, check the stages, and put the artifact's files into `directory`, if any.
+
+    `codegen_only`: for a device, which could not run it here, its texts are generated; elsewhere it is ToolchainError.
+    """
     with r.context():
-        compiled = _compile(r.case)
+        compiled = _made(r.case, codegen_only and not runs_here(r.options.platform))
         check_stages(compiled.lowered, r.options.enable_buffer_ir)
         if directory is not None:
             _save(compiled, directory, r.options.enable_buffer_ir)
@@ -142,12 +150,13 @@ def prepare(r: Resolved, directory: Path | None, dump_passes: bool = False) -> P
     return Prepared(compiled, directory)
 
 
-def _compile(case: Case) -> CompiledProgram:
+def _made(case: Case, texts_alone: bool) -> CompiledProgram | Generated:
     if isinstance(case.kernel, JITFunction):
         samples = {t.name: np.empty(t.shape, t.dtype.numpy()) for t in case.tensors} | dict(case.scalars)
         by_name = {n: samples.pop(n) for n in case.keyword_only}
-        return case.kernel.compile(*(samples[n] for n in case.order if n in samples), **by_name)
-    return compile_program(case.kernel)
+        make = case.kernel.generate if texts_alone else case.kernel.compile
+        return make(*(samples[n] for n in case.order if n in samples), **by_name)
+    return generate_program(case.kernel) if texts_alone else compile_program(case.kernel)
 
 
 def check_stages(program: Program, enable_buffer_ir: bool) -> None:
@@ -161,7 +170,7 @@ def check_stages(program: Program, enable_buffer_ir: bool) -> None:
             raise InternalError(f"kernel '{f.name}' is at stage Buffer, with enable_buffer_ir=False")
 
 
-def _save(compiled: CompiledProgram, directory: Path, enable_buffer_ir: bool) -> None:
+def _save(compiled: CompiledProgram | Generated, directory: Path, enable_buffer_ir: bool) -> None:
     """The artifact's files, and beside them the final program in binary form and as text."""
     directory.mkdir(parents=True, exist_ok=True)
     compiled.copy_to(os.fspath(directory))
@@ -185,6 +194,7 @@ def execute(r: Resolved, prepared: Prepared) -> RunResult:
     case = r.case
     if case.golden is None:
         return RunResult(False, "no golden: only --codegen-only goes without one")
+    assert isinstance(prepared.compiled, CompiledProgram)
     held = {t.name: t.initial() for t in case.tensors}
     try:
         expected = expected_outputs(case.golden, case.tensors, held)

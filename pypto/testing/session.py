@@ -25,7 +25,7 @@ __all__ = ["Session", "SessionOptions"]
 class SessionOptions(NamedTuple):
     """What the command line says; `memory_planner` None leaves it to each case."""
 
-    platforms: tuple[str, ...] = ("a2a3",)
+    platforms: tuple[str, ...] = ("a2a3sim",)
     memory_planner: MemoryPlanner | None = None
     kernels_dir: Path | None = None
     save_kernels: bool = False
@@ -83,7 +83,9 @@ class Session:
             r = self.decide(case, platform)
             # The test of a second case with this key says that there are two.
             if r.key not in self._ahead and self._owners.setdefault(r.key, case) is case:
-                self._ahead[r.key] = self._pool.submit(prepare, r, root / r.key, self.options.dump_passes)
+                self._ahead[r.key] = self._pool.submit(
+                    prepare, r, root / r.key, self.options.dump_passes, self.options.codegen_only
+                )
 
     def run(self, r: Resolved) -> CaseRun:
         """Compile, unless that has begun already, run and compare."""
@@ -96,7 +98,8 @@ class Session:
 
     def _inline(self, r: Resolved) -> Prepared | RunResult:
         try:
-            return prepare(r, None if self.root is None else self.root / r.key, self.options.dump_passes)
+            directory = None if self.root is None else self.root / r.key
+            return prepare(r, directory, self.options.dump_passes, self.options.codegen_only)
         except Exception as e:
             return failure("compilation failed", e)
 

@@ -459,7 +459,7 @@ def test_a_configuration_under_a_context():
         assert planner(RunConfig()) is MemoryPlanner.DSA_RP  # it says nothing about planners
         assert planner(RunConfig(memory_planner=MemoryPlanner.PTOAS)) is MemoryPlanner.PTOAS
         assert kernel.compile(X, X).platform == "a5sim"
-        assert kernel.compile(X, X, config=RunConfig(platform="a2a3")).platform == "a2a3"
+        assert kernel.compile(X, X, config=RunConfig(platform="a2a3sim")).platform == "a2a3sim"
     assert planner(RunConfig()) is MemoryPlanner.PYPTO
 
 

@@ -86,10 +86,10 @@ def test_what_a_run_reports(run, ahead) -> None:
         "wrong failed: golden validation failed (rtol=1e-05, atol=1e-05): output 'out': 512 of 512 elements differ",
         "never asked failed: golden validation failed",
         "a case for a5: pytest --platform=a5",
-        "for a5sim, a5, not a2a3: needs its memories",
+        "for a5sim, a5, not a2a3sim: needs its memories",
         "dfx_outputs/pmu.json: captures are made on a device, kernels run on the host here",
         "case_run needs cases: put @st.cases",
-        "two cases of this session have the key good@a2a3@default@buffer_ir",
+        "two cases of this session have the key good@a2a3sim@default@buffer_ir",
         "--execute-via-task-submit: no device queue here: kernels run on the host, in this process",
         "--task-max-time: no device queue here: no kernel is stopped after that time",
         "--enable-pmu: captures are made on a device: none is written",
@@ -106,18 +106,18 @@ def test_all(case_run):
     parts = case_run.compiled.record.parts
     print("WITH", case_run.case.name, parts["platform"], parts["memory_planner"].name, parts["enable_buffer_ir"])
 """
-    options = ("--platform=a2a3sim,a5", "--memory-planner=ptoas", "--precompile-workers=2", "--save-kernels", "--dump-passes")
+    options = ("--platform=a2a3sim,a5sim", "--memory-planner=ptoas", "--precompile-workers=2", "--save-kernels", "--dump-passes")
     done = run(body, "-s", "-v", *options)
     done.assert_outcomes(passed=4)
     text = done.stdout.str()
     found = set(re.findall(r"WITH (.*)", text))
-    assert found == {f"{c} {p} {o}" for c, o in (("free", "PTOAS True"), ("own", "DSA_RP False")) for p in ("a2a3sim", "a5")}
-    assert "test_all[free-a5]" in text
+    assert found == {f"{c} {p} {o}" for c, o in (("free", "PTOAS True"), ("own", "DSA_RP False")) for p in ("a2a3sim", "a5sim")}
+    assert "test_all[free-a5sim]" in text
     (root,) = (pytester.path / "build_output").iterdir()
     assert f"artifacts: {root}" in text
     assert {p.name for p in root.iterdir()} == {
-        *(f"free@{p}@PTOAS@buffer_ir" for p in ("a2a3sim", "a5")),
-        *(f"own@{p}@DSA_RP" for p in ("a2a3sim", "a5")),
+        *(f"free@{p}@PTOAS@buffer_ir" for p in ("a2a3sim", "a5sim")),
+        *(f"own@{p}@DSA_RP" for p in ("a2a3sim", "a5sim")),
     }
     assert all((p / "passes_dump" / "00_frontend.py").exists() for p in root.iterdir())
 
@@ -133,6 +133,49 @@ def test_generating_alone_says_that_it_shows_nothing(run) -> None:
     done = run(ONE, "--codegen-only", "--pypto-log-level=debug")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["--codegen-only: cases were compiled and not run; no numbers were compared"])
+
+
+@pytest.mark.parametrize("ahead", [(), ("--precompile-workers=2",)], ids=["inline", "in workers"])
+def test_a_device_that_is_not_here(run, pytester: pytest.Pytester, ahead) -> None:
+    """Its cases fail with what is missing and what to do, and are never run on the host under its name."""
+    body = (
+        ONE
+        + """
+    raise AssertionError("it ran")
+
+def test_not_of_a_kernel():
+    pass
+"""
+    )
+    done = run(body, "--platform=a2a3", "--device=0", "--execute-via-task-submit", *ahead)
+    done.assert_outcomes(passed=1, failed=1)
+    text = done.stdout.str()
+    assert "a failed: " in text
+    assert "error[T130]: platform 'a2a3' is a device, and there is no toolchain for it here" in text
+    assert "it ran" not in text.replace('raise AssertionError("it ran")', "")
+    done.stdout.fnmatch_lines(["--platform=a2a3: needs a device and its toolchain*--platform=a2a3sim runs the same cases*"])
+    done.stdout.fnmatch_lines(["--execute-via-task-submit: no device queue here*"])
+
+
+@pytest.mark.parametrize("ahead", [(), ("--precompile-workers=2",)], ids=["inline", "in workers"])
+def test_texts_for_a_device_that_is_not_here(run, pytester: pytest.Pytester, ahead) -> None:
+    kept = pytester.path / "kernels"
+    body = """
+@st.cases(doubled("a"), doubled("b", memory_planner=MemoryPlanner.PTOAS))
+def test_one(case_run):
+    case_run.assert_passed()
+    assert any(f.is_device for f in case_run.program.function_list)
+    assert "pto.tmuls" in case_run.compiled.inspect("pto")
+"""
+    done = run(body, "--platform=a2a3,a5", "--codegen-only", f"--kernels-dir={kept}", "--dump-passes", *ahead)
+    done.assert_outcomes(passed=4)
+    assert "needs a device" not in done.stdout.str()
+    for platform in ("a2a3", "a5"):
+        made = kept / f"a@{platform}@default@buffer_ir"
+        assert f'pto.target_arch = "{platform}"' in (made / "ptoas" / "scaled_incore_0.pto").read_text()
+        assert {p.name for p in made.iterdir()} >= {"device.msgpack", "buffer_ir.msgpack", "buffer_ir.txt", "passes_dump"}
+        assert not list(made.rglob("*.so"))
+        assert " addr = " not in (kept / f"b@{platform}@PTOAS@buffer_ir" / "ptoas" / "scaled_incore_0.pto").read_text()
 
 
 def test_a_test_class_runs_by_the_runner(run) -> None:
@@ -203,7 +246,7 @@ def test_kept(case_run):
     run(body, "--precompile-workers=1", f"--kernels-dir={kept}", "--collect-only")
     assert not kept.exists()
     run(body, "--precompile-workers=1", f"--kernels-dir={kept}").assert_outcomes(passed=1, skipped=2)
-    assert [p.name for p in kept.iterdir()] == ["kept@a2a3@default@buffer_ir"]
+    assert [p.name for p in kept.iterdir()] == ["kept@a2a3sim@default@buffer_ir"]
 
 
 def test_older_paths_name_the_same_objects(monkeypatch: pytest.MonkeyPatch) -> None:

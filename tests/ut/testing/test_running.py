@@ -32,7 +32,7 @@ def kept_dir(tmp_path: Path) -> Path:
     return tmp_path / "kernels"
 
 
-def run(*cases, ahead=False, platform="a2a3", **options) -> list[st.CaseRun]:
+def run(*cases, ahead=False, platform="a2a3sim", **options) -> list[st.CaseRun]:
     """The runs of cases in a session of their own."""
     with closing(Session(SessionOptions(precompile_workers=2 if ahead else 0, **options))) as session:
         if ahead:
@@ -75,12 +75,12 @@ def test_cases_with_different_options_have_different_keys(kept_dir: Path) -> Non
     # One name for all: the options alone tell them apart.
     with closing(Session(SessionOptions(kernels_dir=kept_dir))) as session:
         cases = [doubled(memory_planner=p, enable_buffer_ir=b) for p, b in CHOICES]
-        resolved = [session.decide(c, platform) for c in cases for platform in ("a2a3", "a5sim")]
+        resolved = [session.decide(c, platform) for c in cases for platform in ("a2a3sim", "a5sim")]
         assert len({r.key for r in resolved}) == len(resolved)
-        runs = [session.run(session.resolve(c, "a2a3")) for c in cases]
+        runs = [session.run(session.resolve(c, "a2a3sim")) for c in cases]
     assert len({r.compiled.record.encoded for r in runs}) == len(cases)
     assert len({r.work_dir for r in runs}) == len(cases)
-    assert resolved[0].key == "doubled@a2a3@PYPTO@buffer_ir"
+    assert resolved[0].key == "doubled@a2a3sim@PYPTO@buffer_ir"
     assert session.decide(doubled(enable_buffer_ir=False), "a5").key == "doubled@a5@default"
 
 
@@ -95,10 +95,10 @@ def test_names_that_are_no_names_of_directories() -> None:
 def test_a_key_belongs_to_one_case() -> None:
     one = doubled()
     with closing(Session(SessionOptions())) as session:
-        assert session.resolve(one, "a2a3") == session.resolve(one, "a2a3")
-        with pytest.raises(AssertionError, match="doubled@a2a3@default@buffer_ir: give one of them another name="):
-            session.resolve(doubled(rtol=0), "a2a3")
-        session.resolve(doubled(enable_buffer_ir=False), "a2a3")
+        assert session.resolve(one, "a2a3sim") == session.resolve(one, "a2a3sim")
+        with pytest.raises(AssertionError, match="doubled@a2a3sim@default@buffer_ir: give one of them another name="):
+            session.resolve(doubled(rtol=0), "a2a3sim")
+        session.resolve(doubled(enable_buffer_ir=False), "a2a3sim")
 
 
 def test_the_session_s_planner_is_for_cases_that_name_none() -> None:
@@ -119,7 +119,7 @@ def test_what_is_saved_is_of_the_artifact_that_ran(ahead: bool, kept_dir: Path) 
     for r in run(*with_options(), ahead=ahead, kernels_dir=kept_dir, dump_passes=True):
         r.assert_passed()
         planner, buffers = chosen(r)
-        assert r.work_dir == kept_dir / f"{r.case.name}@a2a3@{planner.name}{'@buffer_ir' if buffers else ''}"
+        assert r.work_dir == kept_dir / f"{r.case.name}@a2a3sim@{planner.name}{'@buffer_ir' if buffers else ''}"
         stored = Path(r.compiled.output_dir)
         assert stored != r.work_dir
         for name in ("kernel.so", "kernel.c", "plan.msgpack"):
