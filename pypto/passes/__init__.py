@@ -56,15 +56,14 @@ _DELIVERED = (
     "lower_auto_vector_split normalize_return_order lower_pipeline_loops canonicalize_io_order "
     "materialize_tensor_strides init_mem_ref select_buffer_ir_functions materialize_semantic_aliases memory_reuse "
     "verify_tile_storage allocate_memory_addr fold_no_op_reshape derive_call_directions "
-    "materialize_valid_shape_symbols lower_tile_to_buffer"
+    "materialize_valid_shape_symbols lower_tile_to_buffer "
+    "expand_mixed_kernel inject_gm_pipe_buffer split_vector_kernel stamp_tfree_split skew_cross_core_pipeline"
 )
 # Known names of passes that this version leaves out, by why nothing here needs them.
 _LEFT_OUT = {
     "matrix kernels are lowered without it": "insert_mx_scale_addr block_nz_tensor_views "
     "block_mx_scale_tensor_views legalize_wide_gm_to_mat_loads legalize_tile_cast_fragments",
-    "mixed kernels stay whole on the host": "expand_mixed_kernel inject_gm_pipe_buffer "
-    "split_vector_kernel stamp_tfree_split skew_cross_core_pipeline legalize_spmd_launches outline_graph_scopes "
-    "legalize_graph_boundary",
+    "launches and graphs are executed as they are written": "legalize_spmd_launches outline_graph_scopes legalize_graph_boundary",
     "copies of a pipelined loop have buffers of their own": "lower_pipeline_to_slots",
     "programs here run on one host, task by task": "fuse_create_assemble_to_slice auto_derive_task_dependencies "
     "expand_manual_phase_fence synthesize_allreduce_signals materialize_comm_domain_scopes lower_host_tensor_collectives "

@@ -1,7 +1,7 @@
 """AllocateMemoryAddr: every allocation gets an address.
 
 In: kernels whose memrefs are offsets in allocations (planners PYPTO and DSA_RP).  Out: memrefs are addresses in their
-memory: one after the other for PYPTO, by lifetimes for DSA_RP.  Unused allocations are gone.
+memory: one after the other for PYPTO, by lifetimes for DSA_RP, behind the slots of pipes.  Unused allocations are gone.
 Error, at the largest tile: more bytes than the memory has.
 """
 
@@ -23,6 +23,7 @@ from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory.dsa_rp import solve
 from pypto.passes.memory.intervals import Interval, Intervals
+from pypto.passes.memory.reserved import with_slot_addresses
 from pypto.passes.memory.sizes import aligned
 from pypto.passes.memory_reuse import without_pipeline_marks
 from pypto.passes.ssa_rewriter import SSARewriter
@@ -31,9 +32,9 @@ from pypto.target import Chip, chip_of
 __all__ = ["allocate_memory_addr"]
 
 
-def _bump(intervals: Intervals) -> dict[Var, int]:
+def _bump(intervals: Intervals, floors: Mapping[MemorySpace, int]) -> dict[Var, int]:
     """Allocations one after the other, each on a block boundary."""
-    ends: dict[MemorySpace, int] = {}
+    ends = dict(floors)
     found: dict[Var, int] = {}
     for i in intervals.all:
         found[i.base] = ends.get(i.space, 0)
@@ -72,17 +73,30 @@ def _offset(t: Type) -> int:
     return t.memref.byte_offset_.value
 
 
-def _check_capacity(f: Function, intervals: Intervals, addresses: Mapping[Var, int], chip: Chip) -> None:
+def _check_capacity(
+    f: Function, intervals: Intervals, addresses: Mapping[Var, int], floors: Mapping[MemorySpace, int], chip: Chip
+) -> None:
     for space in MemorySpace:
         mine = [i for i in intervals.all if i.space is space]
         used = max((addresses[i.base] + i.size for i in mine), default=0)
-        limit = chip.capacity.get(space, 0)
+        limit, floor = chip.capacity.get(space, 0), floors.get(space, 0)
+        if floor > limit:
+            raise CompileError(
+                f"kernel '{f.name}': {slots_note(space, floor)} (limit {limit})", f.span, _FEWER_SLOTS, code="C060"
+            )
         if used > limit:
-            raise capacity_error(f, intervals, mine, space, used, limit)
+            raise capacity_error(f, intervals, mine, space, used, limit, floor)
+
+
+def slots_note(space: MemorySpace, floor: int) -> str:
+    return f"slots of pipes take {floor} bytes of {space.name} memory"
+
+
+_FEWER_SLOTS = "pass smaller tiles between the cores, or have fewer slots: optimizations=[pl.cross_core_slot(slot_num=1)]"
 
 
 def capacity_error(
-    f: Function, intervals: Intervals, mine: list[Interval], space: MemorySpace, used: int, limit: int
+    f: Function, intervals: Intervals, mine: list[Interval], space: MemorySpace, used: int, limit: int, floor: int
 ) -> CompileError:
     """What does not fit, at the largest tile, with the tiles that take most."""
     largest = sorted(mine, key=lambda i: (-i.size, i.order))
@@ -92,7 +106,7 @@ def capacity_error(
         f"kernel '{f.name}': {space.name} buffer usage ({used} bytes) exceeds platform limit ({limit} bytes)",
         tiles[0].span,
         "work on smaller tiles in a loop, or finish with a tile before the next one is made",
-        f"largest of {len(mine)} tiles that are needed: {listed}",
+        f"largest of {len(mine)} tiles that are needed: {listed}" + (f"; {slots_note(space, floor)}" if floor else ""),
         code="C060",
     )
 
@@ -115,8 +129,9 @@ def allocate_memory_addr(f: Function, options: PassOptions) -> Function:
     if not f.is_device:
         return f
     chip = chip_of(options.platform)
+    f, floors = with_slot_addresses(f)
     intervals = Intervals(f)
     planned_by_lifetime = options.memory_planner is MemoryPlanner.DSA_RP
-    addresses = solve(f, intervals, chip) if planned_by_lifetime else _bump(intervals)
-    _check_capacity(f, intervals, addresses, chip)
+    addresses = solve(f, intervals, chip, floors) if planned_by_lifetime else _bump(intervals, floors)
+    _check_capacity(f, intervals, addresses, floors, chip)
     return without_pipeline_marks(_Addresses(addresses, intervals).function(f))

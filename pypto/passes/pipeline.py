@@ -22,7 +22,7 @@ from pypto.passes.context import PassOptions, effective
 from pypto.passes.framework import Pass
 from pypto.passes.manager import Pipeline, Watcher
 
-__all__ = ["ORDER", "Lowered", "default_pipeline", "find_pass", "lower"]
+__all__ = ["ORDER", "SPLIT", "Lowered", "default_pipeline", "find_pass", "lower", "split_program"]
 
 # The order, by the passes' names, which are their modules' and their factories' names too.
 ORDER: tuple[str, ...] = (
@@ -70,6 +70,18 @@ _CLOSING = (
     IRProperty.TypeChecked,
     IRProperty.CallDirectionsResolved,
 )
+# Kernels that keep both cores busy are one kernel in both lanes.  For the assembler they are two: after this pass they take
+# the first of these instead, and then what follows in the order.
+_LAST_WHOLE = "resolve_backend_op_layouts"
+_INSTEAD_OF = "lower_auto_vector_split"
+SPLIT: tuple[str, ...] = (
+    "expand_mixed_kernel",
+    "inject_gm_pipe_buffer",
+    "split_vector_kernel",
+    "stamp_tfree_split",
+    "normalize_return_order",
+    "skew_cross_core_pipeline",
+)
 # The pass at which the lanes part.
 _LEGALIZE = "materialize_semantic_aliases"
 _BUFFER_ONLY = frozenset(("select_buffer_ir_functions", "verify_tile_storage", "lower_tile_to_buffer"))
@@ -81,10 +93,14 @@ _NOT_FOR = {
 
 
 class Lowered(NamedTuple):
-    """`device` is what is shown, kept and emitted as text; `host` is what runs here."""
+    """`device` is what is shown and kept; `host` is what runs here, and is emitted as text.
+
+    `whole` is the program as it was before mixed kernels could be told apart: `split_kernel` makes two of one.
+    """
 
     device: Program
     host: Program
+    whole: Program
 
 
 def find_pass(name: str) -> Pass:
@@ -109,10 +125,9 @@ def _stages(options: PassOptions) -> tuple[Pipeline, Pipeline, Pipeline]:
     """What both lanes share, the rest of the device lane, the rest of the host lane."""
     names = _names(options)
     fork = names.index(_LEGALIZE)
-    host_legalize: Pass = import_module(f"pypto.passes.{_LEGALIZE}").materialize_all_semantic_aliases
     shared = [find_pass(n) for n in names[:fork]]
     device = [find_pass(n) for n in names[fork:]]
-    host = [host_legalize, *device[1:]]
+    host = [_host_legalize(), *device[1:]]
     return Pipeline(shared, given=()), Pipeline(device, closing=_CLOSING), Pipeline(host, closing=_CLOSING)
 
 
@@ -126,14 +141,44 @@ def lower(
     """
     options = effective() if options is None else options
     shared, device, host = _stages(options)
-    common = shared.run(program, options, level=level, watch=watch)
+    wholes: list[Program] = []
+
+    def keep(n: int, p: Pass, x: Program) -> None:
+        if p is find_pass(_LAST_WHOLE):
+            wholes.append(x)
+        if watch is not None:
+            watch(n, p, x)
+
+    common = shared.run(program, options, level=level, watch=keep)
     after = len(shared.passes)
     later = None if watch is None else lambda n, p, x: watch(after + n, p, x)
     on_device = device.run(common, options, level=level, verified=STRUCTURAL, watch=later)
     if not _differs(common.function_list):
-        return Lowered(on_device, on_device)
+        return Lowered(on_device, on_device, wholes[0])
     on_host = host.run(common, options, level=level, verified=STRUCTURAL)
-    return Lowered(on_device, _sharing(on_host, on_device))
+    return Lowered(on_device, _sharing(on_host, on_device), wholes[0])
+
+
+def split_program(whole: Program, options: PassOptions | None = None, *, level: int | None = None) -> Program:
+    """`Lowered.whole`, or some of its kernels, with each mixed kernel as a group of two; all passes behind that, as on the host.
+
+    NotSupportedError, at the user's line, for a kernel that cannot be told apart; CompileError for one that then does not fit.
+    """
+    options = effective() if options is None else options
+    return _split_stages(options).run(whole, options, level=level, verified=STRUCTURAL)
+
+
+@lru_cache(maxsize=8)
+def _split_stages(options: PassOptions) -> Pipeline:
+    names = _names(options)
+    rest = [n for n in names[names.index(_INSTEAD_OF) + 1 :] if n not in SPLIT]
+    passes = [_host_legalize() if n == _LEGALIZE else find_pass(n) for n in (*SPLIT, *rest)]
+    return Pipeline(passes, closing=_CLOSING)
+
+
+def _host_legalize() -> Pass:
+    found: Pass = import_module(f"pypto.passes.{_LEGALIZE}").materialize_all_semantic_aliases
+    return found
 
 
 def _differs(functions: Iterable[Function]) -> bool:

@@ -29,6 +29,7 @@ class Chip(NamedTuple):
     casts: Mapping[D, frozenset[D]]  # native conversions; others go by a chain of these
     granularity: int  # recommended innermost bytes of a GM transfer
     buffer_ir_by_default: bool
+    pipes_through_gm: bool  # whether tiles go from core to core through global memory
 
 
 def _casts(**pairs: str) -> Mapping[D, frozenset[D]]:
@@ -52,6 +53,7 @@ A2A3 = Chip(
         UINT8="FP16",
     ),
     512,
+    True,
     True,
 )
 
@@ -89,6 +91,7 @@ A5 = Chip(
         UINT8="FP16 UINT16",
     ),
     128,
+    False,
     False,
 )
 

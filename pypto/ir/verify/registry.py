@@ -53,6 +53,8 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.AccToGmStoreValid: "tile_ops.acc_to_gm_store_valid",
         P.AccCompactValid: "accumulators.acc_compact_valid",
         P.AtomicAddDtypeValid: "tile_ops.atomic_add_dtype_valid",
+        P.MixedKernelExpanded: "cores.mixed_kernel_expanded",
+        P.VectorKernelSplit: "cores.vector_kernel_split",
         P.AivSplitValid: "lane_regions.aiv_split_valid",
         P.TensorViewCanonical: "tensor_views.tensor_view_canonical",
         P.AssignTypeSymmetry: "types.assign_type_symmetry",

@@ -33,11 +33,12 @@ class _Problem(NamedTuple):
     relations: dict[tuple[int, int], Relation]
     costs: dict[tuple[int, int], int]
     capacity: Mapping[MemorySpace, int]
+    floors: Mapping[MemorySpace, int]  # the first byte that is free
 
 
-def solve(f: Function, intervals: Intervals, chip: Chip) -> dict[Var, int]:
+def solve(f: Function, intervals: Intervals, chip: Chip, floors: Mapping[MemorySpace, int]) -> dict[Var, int]:
     """An address for every allocation; CompileError, at the largest tile, if they do not fit."""
-    problem = _problem(intervals, chip)
+    problem = _problem(intervals, chip, floors)
     best: tuple[tuple[int, int, int], list[int]] | None = None
     for place in _placements(problem):
         if place is not None:
@@ -45,12 +46,12 @@ def solve(f: Function, intervals: Intervals, chip: Chip) -> dict[Var, int]:
             if best is None or score < best[0]:
                 best = score, place
     if best is None:
-        raise _no_placement(f, intervals, chip)
+        raise _no_placement(f, intervals, chip, floors)
     _validate(f, problem, best[1])
     return {i.base: at for i, at in zip(problem.buffers, best[1], strict=True)}
 
 
-def _problem(intervals: Intervals, chip: Chip) -> _Problem:
+def _problem(intervals: Intervals, chip: Chip, floors: Mapping[MemorySpace, int]) -> _Problem:
     buffers = intervals.all
     relations: dict[tuple[int, int], Relation] = {}
     costs: dict[tuple[int, int], int] = {}
@@ -62,7 +63,7 @@ def _problem(intervals: Intervals, chip: Chip) -> _Problem:
             relations[b, a] = intervals.relation(buffers[a], buffers[b])
             if relations[b, a] is not Relation.APART and _crosses_pipes(buffers, pipes, a, b):
                 costs[b, a] = 1
-    return _Problem(buffers, relations, costs, chip.capacity)
+    return _Problem(buffers, relations, costs, chip.capacity, floors)
 
 
 # -- which unit touches a buffer first and last --------------------------------------------------------------------
@@ -131,7 +132,11 @@ def _place(p: _Problem, order: Sequence[int], weigh: bool) -> list[int] | None:
     for i in order:
         b = p.buffers[i]
         neighbours = [j for j in at if p.buffers[j].space is b.space]
-        candidates = {0, *(aligned(at[j] + p.buffers[j].size) for j in neighbours), *(at[j] for j in neighbours)}
+        candidates = {
+            p.floors.get(b.space, 0),
+            *(aligned(at[j] + p.buffers[j].size) for j in neighbours),
+            *(at[j] for j in neighbours),
+        }
         legal = [
             (_added_cost(p, at, i, c) if weigh else 0, c)
             for c in candidates
@@ -173,12 +178,13 @@ def _validate(f: Function, p: _Problem, place: Sequence[int]) -> None:
             raise InternalError(f"{f.name}: allocations {i} and {j} were placed on bytes they cannot share")
 
 
-def _no_placement(f: Function, intervals: Intervals, chip: Chip) -> CompileError:
+def _no_placement(f: Function, intervals: Intervals, chip: Chip, floors: Mapping[MemorySpace, int]) -> CompileError:
     """What is needed at the same time, at the largest tile."""
     worst = (0, MemorySpace.Vec, 0)
     for space, limit in chip.capacity.items():
         mine = [i for i in intervals.all if i.space is space]
         peak = max((sum(aligned(i.size) for i in mine if i.start <= t <= i.end) for t in {i.start for i in mine}), default=0)
+        peak += floors.get(space, 0)
         worst = max(worst, (peak - limit, space, peak), key=lambda w: w[0])
     _, space, peak = worst if worst[2] else (0, MemorySpace.Vec, 0)
     limit = chip.capacity.get(space, 0)

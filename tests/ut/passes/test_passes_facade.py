@@ -26,10 +26,10 @@ NAMES = """
 FACTORIES = """
     inline_functions unroll_loops ctrl_flow_transform convert_to_ssa simplify normalize_stmt_structure flatten_call_expr
     outline_hierarchy_scopes outline_incore_scopes outline_cluster_scopes normalize_return_order derive_call_directions
+    expand_mixed_kernel inject_gm_pipe_buffer split_vector_kernel stamp_tfree_split skew_cross_core_pipeline
 """.split()  # noqa: SIM905
 LEFT_OUT = (
-    "skew_cross_core_pipeline",
-    "expand_mixed_kernel",
+    "legalize_spmd_launches",
     "lower_pipeline_to_slots",
     "auto_derive_task_dependencies",
     "insert_comm_fence",

@@ -1,0 +1,173 @@
+"""The passes behind ExpandMixedKernel: memory of pipes, how the lanes share what they pass, slots freed as filled, loops."""
+
+import pytest
+from back_lab import raw, scope, through
+from pass_lab import apply, findings
+from test_expand_mixed_kernel import PARAMS, PRODUCT, call, expanded, side, whole
+
+from pypto.enums import ForKind, MemoryPlanner, MemorySpace, ParamDirection
+from pypto.errors import CompileError, NotSupportedError
+from pypto.ir.expr import Call, ConstInt
+from pypto.ir.printer import python_print
+from pypto.ir.program import Program
+from pypto.ir.rewrite import walk
+from pypto.ir.shaped import TileType
+from pypto.ir.stmt import AssignStmt, ForStmt
+from pypto.ir.verify.properties import IRProperty
+from pypto.ir.verify.registry import DEFAULT, STRUCTURAL, verify
+from pypto.passes.context import PassOptions
+from pypto.passes.pipeline import find_pass, lower, split_program
+
+VECTOR = PRODUCT + "pl.store(pl.exp(x), [0, 0], o)"
+PAIR = """
+@pl.program
+class test:
+    @pl.function(type=pl.FunctionType.AIV)
+    def v(o: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+        slots: pl.Scalar[pl.INT32] = pl.system.reserve_buffer(name="s", size=4096)
+        pl.system.aiv_initialize_pipe(slots, pl.const(0, pl.INT32), dir_mask=1, slot_size=1024)
+        {body}
+        return
+"""
+POP = "t: pl.Tile[[8, 16], pl.FP32, pl.Mem.Vec] = pl.tile.tpop_from_aic([8, 16], [8, 16], dtype=pl.FP32, split=1, id=2)"
+
+
+# -- InjectGMPipeBuffer --
+
+
+def test_global_memory_of_a_pipe_comes_from_orchestration():
+    p = apply(expanded(VECTOR), "inject_gm_pipe_buffer")
+    assert not verify({*DEFAULT, *STRUCTURAL}, p)
+    for kind in ("AIC", "AIV", "Group"):
+        f = side(p, kind)
+        assert f.params[-1].name_hint == "__gm_pipe_buffer"
+        assert f.param_directions[-1] is ParamDirection.Out
+        assert f.params[-1].type.dims == (2 * 32 * 32,)
+    opened = call(side(p, "AIC"), "system.aic_initialize_pipe")
+    assert opened.args[2] is side(p, "AIC").params[-1]
+    main = next(f for f in p.function_list if f.name == "main")
+    made = next(s.var for s in walk(main.body) if isinstance(s, AssignStmt) and s.value.op.name == "tensor.create")
+    assert call(main, "main_incore_0").args[-1] is made
+
+
+def test_chips_that_pass_tiles_directly_need_none():
+    p = expanded(VECTOR)
+    assert find_pass("inject_gm_pipe_buffer").run(p, PassOptions(platform="a5sim")) is p
+
+
+def test_other_programs_stay():
+    p = whole("pl.store(pl.exp(pl.load(c, [0, 0], [32, 32])), [0, 0], o)")
+    assert apply(p, "inject_gm_pipe_buffer") is p
+
+
+# -- SplitVectorKernel --
+
+
+def test_a_function_says_how_its_lanes_share():
+    p = apply(raw(PAIR.format(body=POP)), "split_vector_kernel")
+    assert side(p, "AIV").attrs["split"] == 1
+    assert "split" not in side(apply(expanded(VECTOR), "split_vector_kernel"), "AIV").attrs
+
+
+def test_lanes_share_in_one_way():
+    body = (
+        POP
+        + "\n        u: pl.Tile[[8, 16], pl.FP32, pl.Mem.Vec] = pl.tile.tpop_from_aic([8, 16], [8, 16], dtype=pl.FP32, split=2)"
+    )
+    with pytest.raises(NotSupportedError, match="more than one way"):
+        apply(raw(PAIR.format(body=body)), "split_vector_kernel")
+
+
+# -- StampTfreeSplit --
+
+
+def test_slots_are_freed_as_they_were_filled():
+    p = apply(raw(PAIR.format(body=POP + "\n        pl.system.tfree_to_aic(t)")), "split_vector_kernel")
+    assert [code for code, _ in findings(p, IRProperty.VectorKernelSplit)] == [643]
+    p = apply(p, "stamp_tfree_split")
+    assert call(side(p, "AIV"), "system.tfree_to_aic").kwargs == {"split": 1, "id": 2}
+    assert not findings(p, IRProperty.VectorKernelSplit)
+    assert python_print(apply(p, "stamp_tfree_split")) == python_print(p)
+
+
+def test_the_judge_wants_the_lanes_named():
+    assert [code for code, _ in findings(raw(PAIR.format(body=POP)), IRProperty.VectorKernelSplit)] == [642]
+
+
+# -- SkewCrossCorePipeline --
+
+
+def loops(p: Program, kind: str) -> list[ForStmt]:
+    return [s for s in walk(side(p, kind).body) if isinstance(s, ForStmt)]
+
+
+def test_loops_that_pass_tiles_run_trip_by_trip():
+    body = f"for i in pl.pipeline(0, n, 1, stage=2):\n    {PRODUCT}    pl.store(pl.exp(x), [i, 0], o)"
+    p = expanded(body)
+    assert [s.kind for s in (*loops(p, "AIC"), *loops(p, "AIV"))] == [ForKind.Pipeline] * 2
+    p = apply(p, "skew_cross_core_pipeline")
+    assert [(s.kind, dict(s.attrs)) for s in (*loops(p, "AIC"), *loops(p, "AIV"))] == [(ForKind.Sequential, {})] * 2
+    assert not findings(p, IRProperty.PipelineLoopValid)
+
+
+def test_other_pipelined_loops_stay():
+    body = "for i in pl.pipeline(0, n, 1, stage=2):\n    pl.store(pl.exp(pl.load(c, [i, 0], [8, 32])), [i, 0], o)"
+    p = whole(body)
+    assert apply(p, "skew_cross_core_pipeline") is p
+
+
+# -- where slots lie --
+
+
+@pytest.mark.parametrize("planner", [MemoryPlanner.PYPTO, MemoryPlanner.DSA_RP])
+def test_slots_lie_below_all_tiles(planner):
+    options = PassOptions(memory_planner=planner)
+    body = VECTOR.replace("pl.store(pl.exp(x)", "y = pl.exp(x)\npl.store(pl.matmul(y, pl.abs(y))")
+    p = split_program(lower(scope(body, PARAMS), options).whole, options)
+    for kind, space in (("AIC", MemorySpace.Mat), ("AIV", MemorySpace.Vec)):
+        reserved = call(side(p, kind), "system.reserve_buffer").kwargs
+        assert (reserved["base"], reserved["size"]) == (0, 8192)
+        placed = [
+            s.var.type.memref.byte_offset_.value
+            for s in walk(side(p, kind).body)
+            if isinstance(s, AssignStmt) and isinstance(s.var.type, TileType) and s.var.type.memory_space is space
+        ]
+        assert placed
+        assert min(placed) >= 8192
+
+
+def test_without_addresses_slots_have_none():
+    options = PassOptions(memory_planner=MemoryPlanner.PTOAS)
+    p = split_program(lower(scope(VECTOR, PARAMS), options).whole, options)
+    assert "base" not in call(side(p, "AIV"), "system.reserve_buffer").kwargs
+
+
+def test_slots_that_have_a_place_keep_it():
+    body = 'more: pl.Scalar[pl.INT32] = pl.system.reserve_buffer(name="u", size=64, base=32)'
+    p = through(raw(PAIR.format(body=body)), "allocate_memory_addr")
+    found = {c.kwargs["name"]: c.kwargs["base"] for c in walk(p) if isinstance(c, Call) and c.op.name == "system.reserve_buffer"}
+    assert found == {"s": 96, "u": 32}
+
+
+def test_slots_that_overlap_are_an_error():
+    body = "\n        ".join(
+        f'm{i}: pl.Scalar[pl.INT32] = pl.system.reserve_buffer(name="u{i}", size=64, base={32 * i})' for i in range(2)
+    )
+    with pytest.raises(CompileError, match="'u1' begins at 32, and 'u0' ends at 64"):
+        through(raw(PAIR.format(body=body)), "allocate_memory_addr")
+
+
+@pytest.mark.parametrize("planner", [MemoryPlanner.PYPTO, MemoryPlanner.DSA_RP])
+def test_slots_that_leave_no_room_are_an_error(planner):
+    options = PassOptions(memory_planner=planner)
+    params = PARAMS.replace("[[16, 32], pl.FP32]", "[[16, 1024], pl.FP32]").replace(
+        "[[32, 32], pl.FP32]", "[[32, 1024], pl.FP32]"
+    )
+    body = VECTOR.replace("[16, 32]", "[16, 1024]")
+    whole_ = lower(scope(body, params), options).whole
+    with pytest.raises(CompileError, match=r"slots of pipes take 262144 bytes|Vec buffer usage"):
+        split_program(whole_, options)
+
+
+def test_slot_buffers_are_constants_of_the_text_only_where_they_are_known():
+    assert isinstance(call(side(expanded(VECTOR), "AIV"), "system.aiv_initialize_pipe").args[1].operand, ConstInt)
