@@ -125,7 +125,7 @@ def _compiled(entry: Entry, record: Record, request: Request) -> CompiledProgram
 def _private(store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:
     from pypto.jit import driver
 
-    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, d), NEEDS)
+    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, store, d), NEEDS)
     return _compiled(entry, record, request)
 
 
@@ -147,7 +147,7 @@ def _build(store: Store, record: Record, request: Request, toolchain: Toolchain)
     def build(directory: str) -> None:
         from pypto.jit import driver
 
-        driver.build(request, toolchain, directory)
+        driver.build(request, toolchain, store, directory)
 
     label = f"kernel '{request.entry}'"
     try:

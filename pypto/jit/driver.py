@@ -30,10 +30,11 @@ from pypto.passes.manager import Watcher, nested_too_deeply
 from pypto.passes.pipeline import lower
 from pypto.passes.select_buffer_ir_functions import why_not_selected
 from pypto.runtime import stats
-from pypto.runtime.build import compile_shared
+from pypto.runtime.linking import compile_kernel
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, Site, TensorParam
 from pypto.runtime.ptoas import ABSENT, Ptoas
 from pypto.runtime.record import Record
+from pypto.runtime.store import Store
 from pypto.runtime.toolchain import Toolchain
 from pypto.target import require_host
 
@@ -41,7 +42,6 @@ __all__ = ["build", "device_files", "lower_request", "parse_request"]
 
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 _SELECTION = "SelectBufferIRFunctions"
-INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "include")
 
 
 class LoweredRequest(NamedTuple):
@@ -94,8 +94,10 @@ def _stays(program: Program, options: PassOptions) -> dict[str, str]:
     return found
 
 
-def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: str, watch: Watcher | None = None) -> None:
-    """Write the artifact of a request into an empty directory.
+def build(
+    request: Request | ProgramRequest, toolchain: Toolchain, store: Store, directory: str, watch: Watcher | None = None
+) -> None:
+    """Write the artifact of a request into an empty directory; what kernels share is in `store`.
 
     ToolchainError T130: it is for a device; it is no artifact that could be called.
     """
@@ -109,7 +111,7 @@ def build(request: Request | ProgramRequest, toolchain: Toolchain, directory: st
     # The assembler first: what it refuses costs no run of the C compiler.
     files = device_files(lowered, request.options, toolchain.ptoas, directory)
     files["plan.msgpack"] = plan_of(request, unit, lowered.sources).to_bytes()
-    compile_shared(toolchain, {"kernel.c": unit.source}, directory, "kernel.so", include_dirs=[INCLUDE])
+    compile_kernel(toolchain, store, unit.source, unit.routines, directory)
     for name, data in files.items():
         with open(os.path.join(directory, name), "wb") as f:
             f.write(data)

@@ -201,7 +201,7 @@ class _Compilation:
     def build(self, directory: str, watch: Watcher | None) -> None:
         from pypto.jit import driver
 
-        driver.build(self.request, self.toolchain, directory, watch)
+        driver.build(self.request, self.toolchain, self.store, directory, watch)
 
     def compiled(self, entry: Entry) -> CompiledProgram:
         return CompiledProgram(entry, self.record, self.request)

@@ -27,7 +27,7 @@ from pypto.runtime.process import run
 from pypto.runtime.record import sha256
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["available_cpus", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
+__all__ = ["available_cpus", "compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
 
 _TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
 _CROWDED = ("resource temporarily unavailable", "cannot fork")
@@ -45,30 +45,50 @@ def compile_shared(
 ) -> str:
     """Write `sources` (flat names) to `output_dir`, compile and link them, and return the path of the shared object.
 
+    Files named `.c` are compiled, and those named `.o` linked with them.
     ToolchainError: T100 no compiler, T101 it failed, T102 it did not finish in PYPTO_COMPILER_TIMEOUT seconds.
     OSError if the sources cannot be written.
     """
+    names = [name for name in sources if name.endswith((".c", ".o"))]
+    arguments = [*extra_flags, *toolchain.prefix_map(output_dir), *_including(include_dirs), *names]
+    _compile(toolchain, sources, output_dir, [*arguments, "-o", output_name, *toolchain.link_flags], output_name)
+    return os.path.join(output_dir, output_name)
+
+
+def compile_object(
+    toolchain: Toolchain, main: str, sources: Mapping[str, str | bytes], output_dir: str, output_name: str
+) -> None:
+    """Write `sources` (flat names) to `output_dir`, and compile `main`, one of them, to an object file that can be linked
+    into a shared object; raises as `compile_shared` does."""
+    arguments = [*toolchain.prefix_map(output_dir), "-c", main, "-o", output_name]
+    _compile(toolchain, sources, output_dir, arguments, output_name)
+
+
+def _including(folders: Sequence[str]) -> list[str]:
+    return [f"-I{os.path.abspath(path)}" for path in folders]
+
+
+def _compile(
+    toolchain: Toolchain, sources: Mapping[str, str | bytes], directory: str, arguments: Sequence[str], output: str
+) -> None:
+    """Run the compiler on sources written to `directory`; there must be a file `output` then."""
     if not toolchain.command:
         raise ToolchainError(toolchain.problem, hint=toolchain.hint, code="T100")
     for name, text in sources.items():
-        with open(os.path.join(output_dir, name), "wb") as file:
+        with open(os.path.join(directory, name), "wb") as file:
             file.write(text if isinstance(text, bytes) else text.encode())
     # Names relative to the working directory, and a map for debug information: the place of the build leaves no trace.
-    command = [*toolchain.command, *toolchain.compile_flags, *extra_flags, *toolchain.prefix_map(output_dir)]
-    command += [f"-I{os.path.abspath(path)}" for path in include_dirs]
-    command += [name for name in sources if name.endswith(".c")]
-    command += ["-o", output_name, *toolchain.link_flags]
+    command = [*toolchain.command, *toolchain.compile_flags, *arguments]
     limit = config.COMPILER_TIMEOUT.get()
-    code, output = run_patiently(command, output_dir, limit)
-    made = os.path.join(output_dir, output_name)
-    problem = "" if code else _unlike_a_library(made)
+    code, said = run_patiently(command, directory, limit)
+    made = os.path.join(directory, output)
+    problem = "" if code else _unlike_code(made, 1 if output.endswith(".o") else 3)
     if code != 0 or problem:
-        raise _failure(command, code, output, sources, limit, problem)
-    return made
+        raise _failure(command, code, said, sources, limit, problem)
 
 
-def _unlike_a_library(path: str) -> str:
-    """Why a file is no shared object that this process could load, or an empty text."""
+def _unlike_code(path: str, kind: int) -> str:
+    """Why a file is no object file (ELF's `kind` 1) or shared object (3) for this process, or an empty text."""
     try:
         with open(path, "rb") as file:
             head = file.read(20)
@@ -78,9 +98,9 @@ def _unlike_a_library(path: str) -> str:
         return "" if head else f"left {os.path.basename(path)} empty"
     with open("/proc/self/exe", "rb") as file:
         own = file.read(20)
-    # ELF: word size and byte order, then the type (3: shared object) and the machine.
-    if head[:4] != b"\x7fELF" or head[16:18] != (3).to_bytes(2, sys.byteorder):
-        return f"made a {os.path.basename(path)} that is no shared object"
+    # ELF: word size and byte order, then the type and the machine.
+    if head[:4] != b"\x7fELF" or head[16:18] != kind.to_bytes(2, sys.byteorder):
+        return f"made a {os.path.basename(path)} that is no {'shared object' if kind == 3 else 'object file'}"
     if own[:4] == head[:4] and (head[4:6], head[18:20]) != (own[4:6], own[18:20]):
         return f"made a {os.path.basename(path)} for another machine, or for another word size"
     return ""

@@ -217,7 +217,8 @@ class Routine(NamedTuple):
 
     Pointers are those of element (0, 0), strides count elements, numbers are `int64_t`.  `reads_dst`: elements of `dst`
     that the function does not write keep their values, or it reads them.  `fault`: a kind and a message; the function then
-    returns `PP_FINE`, or the number that the message shows.
+    returns `PP_FINE`, or the number that the message shows.  `rects`: of each source, the rows and columns that are read, where
+    they are known to be a rectangle and the function takes the source by any strides as fast as a copy would be made.
     """
 
     function: str
@@ -229,6 +230,7 @@ class Routine(NamedTuple):
     fault: tuple[FaultKind, str] | None
     name: str
     span: Span
+    rects: tuple[tuple[Expr, Expr], ...] = ()
 
 
 class ScalarDef(NamedTuple):

@@ -88,7 +88,10 @@ def reads(op: Compute) -> list[Read]:
         return [Read(op.src, _ZERO, _ZERO, _ALL, 0)]
     if isinstance(op, Routine):
         views = (*op.sources, op.dst) if op.reads_dst else op.sources
-        return [Read(v, _ZERO, _ZERO, _ALL, i) for i, v in enumerate(views)]
+        found = [Read(v, _ZERO, _ZERO, _ALL, i) for i, v in enumerate(views)]
+        for i, (rows, cols) in enumerate(op.rects):
+            found[i] = Read(views[i], rows, cols, FULL, i)
+        return found
     return []
 
 
@@ -205,6 +208,10 @@ def forward(ops: Sequence[Compute]) -> list[Compute]:
             source = _source(out, k, Read(op.src, op.rows, op.cols, FULL, 0))
             if source is not None and source.view is not None:
                 out[k] = op._replace(src=source.view)
+        elif isinstance(op, Routine) and op.rects:
+            found = [_source(out, k, r) for r in reads(op)[: len(op.rects)]]
+            views = [v if s is None or s.view is None else s.view for s, v in zip(found, op.sources, strict=False)]
+            out[k] = op._replace(sources=(*views, *op.sources[len(views) :]))
     return out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from pypto.codegen.native import windows
 from pypto.codegen.native.access import ONE, ZERO, Check, LaneOp, Operand, Routine, View
 from pypto.dtypes import DataType
@@ -14,8 +16,10 @@ from pypto.ir.shaped import TileType, is_less
 from pypto.ir.verify.sums import Undefined, all_of, product_extents
 from pypto.span import Span
 
-__all__ = ["depth_check", "matmul", "product", "sum_checks"]
+__all__ = ["LINKED", "depth_check", "matmul", "product", "sum_checks"]
 
+_HEADER = "pypto_matmul.h"
+LINKED = MappingProxyType({_HEADER: "matmul"})  # headers that only declare, and the runtime's routines behind them
 _SUFFIX = {DataType.FP32: "f32", DataType.FP16: "f16", DataType.BF16: "bf16", DataType.INT8: "i8"}
 
 
@@ -58,7 +62,9 @@ def matmul(
     added to, count.
     """
     numbers = (*extents, fresh)
-    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", "pypto_matmul.h", dst, (a, b), numbers, keeps, None, name, span)
+    rows, depth, cols = extents
+    rects = ((rows, depth), (depth, cols))
+    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", _HEADER, dst, (a, b), numbers, keeps, None, name, span, rects)
 
 
 def _fresh(form: Matmul, call: Call) -> Expr:

@@ -15,6 +15,7 @@ from pypto.codegen.native.emit import Site, Sites
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.local_arrays import definitions
 from pypto.codegen.native.orchestration import Entry, emit_entry
+from pypto.codegen.native.products import LINKED
 from pypto.codegen.native.tasks import in_program_order
 from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, FunctionType, ParamDirection
@@ -43,9 +44,10 @@ class Parameter(NamedTuple):
 
 
 class NativeUnit(NamedTuple):
-    """C text and the facts of its call."""
+    """C text, what is linked with it, and the facts of its call."""
 
     source: str
+    routines: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     symbols: tuple[str, ...]
     aliases: tuple[tuple[int, int], ...]
@@ -96,6 +98,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     symbols = symbols_of(main)
     return NativeUnit(
         "\n".join(parts),
+        tuple(LINKED[h] for h in functions.headers if h in LINKED),
         _parameters(main, _directions(program, main), e, symbols),
         tuple(s.name_hint for s in symbols),
         _aliases(main, e, devices),

@@ -63,7 +63,7 @@ STAGES = {
     "parse": ("pypto.frontend.kernels", "parse_kernel"),
     "passes": ("pypto.passes.pipeline", "lower"),
     "generate": ("pypto.codegen.native.unit", "generate"),
-    "compile": ("pypto.runtime.build", "compile_shared"),
+    "compile": ("pypto.runtime.linking", "compile_kernel"),
 }
 
 

@@ -25,11 +25,11 @@ from pypto.frontend import parse
 from pypto.ir.program import Function, Program
 from pypto.jit import JITFunction
 from pypto.jit.dispatch import the_launcher
-from pypto.jit.driver import INCLUDE, plan_of
+from pypto.jit.driver import plan_of
 from pypto.jit.request import ProgramRequest
 from pypto.passes.context import PassOptions
-from pypto.runtime.build import compile_shared
 from pypto.runtime.launch import Kernel
+from pypto.runtime.linking import compile_kernel
 from pypto.runtime.store import default_store
 from pypto.runtime.toolchain import find
 
@@ -108,7 +108,8 @@ def run(p: Program, args: Sequence[Any], directory: Path, optimize: bool = True)
     request = ProgramRequest(p, "main", PassOptions(), optimize)
     unit = generate(p, "main", optimize=optimize)
     directory.mkdir(parents=True, exist_ok=True)
-    compile_shared(find(default_store()), {"kernel.c": unit.source}, str(directory), "kernel.so", include_dirs=[INCLUDE])
+    store = default_store()
+    compile_kernel(find(store), store, unit.source, unit.routines, str(directory))
     plan = plan_of(request, unit, ())
     library = ctypes.CDLL(str(directory / "kernel.so"))
     address = ctypes.cast(library.pypto_entry, ctypes.c_void_p).value
