@@ -1,6 +1,6 @@
 """The command line: arguments in, text and an exit code out.
 
-0: done.  1: the kernel, or its file, is wrong; the diagnostic is on stderr.  2: the command is.
+0: done.  1: the kernel, its file, or (of `doctor`) the machine is wrong.  2: the command is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pypto.cli.arguments import Usage
+from pypto.cli.doctor import add_doctor
 from pypto.cli.inspection import add_inspect, add_lower
 from pypto.cli.loading import FileFailed
 from pypto.errors import Error, PyptoWarning
@@ -29,11 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_inspect(commands)
     add_lower(commands)
+    add_doctor(commands)
     given = parser.parse_args(argv)
+    code = _DONE
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            given.run(given)
+            code = given.run(given) or _DONE
             sys.stdout.flush()
     except Usage as e:
         print(f"pypto: {e}", file=sys.stderr)
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _KERNEL
     except BrokenPipeError:  # the reader has seen enough; nothing more is written, at exit neither
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _DONE
+    return code
 
 
 def _warn(
