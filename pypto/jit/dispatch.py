@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from pypto.config import NATIVE_OPT
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
 from pypto.jit.dependencies import Dependencies, blame
-from pypto.jit.identity import code_identity, make_record
+from pypto.jit.identity import code_identity, has_changed, make_record
 from pypto.jit.request import Request
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pypto.jit.function import JITFunction
     from pypto.runtime.entry import Entry
 
-__all__ = ["NEEDS", "entry_of", "obtain", "parameter_needed", "the_launcher", "with_static"]
+__all__ = ["NEEDS", "build_shared", "entry_of", "obtain", "parameter_needed", "the_launcher", "with_static"]
 
 NEEDS = ("plan.msgpack", "kernel.so")  # of an artifact, for a warm call
 _STATIC = "static"
@@ -151,7 +152,7 @@ def _build(store: Store, record: Record, request: Request, toolchain: Toolchain)
 
     label = f"kernel '{request.entry}'"
     try:
-        return store.build_once(record.encoded, build, NEEDS, label=label)
+        return build_shared(store, record, build, label)
     except StaticParameterNeeded as need:
         name = need.name
 
@@ -161,6 +162,26 @@ def _build(store: Store, record: Record, request: Request, toolchain: Toolchain)
 
         store.build_once(_note(record), note, (_STATIC,), label=label, counted=False)
         raise
+
+
+class _CodeChanged(Exception):
+    """The package's files were replaced while this process compiled."""
+
+
+def build_shared(store: Store, record: Record, build: Callable[[str], None], label: str) -> Entry:
+    """Built by one of all who want it, and published unless this process cannot say any more which code it runs."""
+    code = str(record.parts["pypto"])
+
+    def checked(directory: str) -> None:
+        build(directory)
+        if has_changed(code):
+            raise _CodeChanged
+
+    if not has_changed(code):
+        with suppress(_CodeChanged):
+            return store.build_once(record.encoded, checked, NEEDS, label=label)
+    unpublished = Store(store.root or None, "readonly") if store.mode == "on" else store
+    return unpublished.build_once(record.encoded, build, NEEDS, label=label)
 
 
 def parameter_needed(store: Store, record: Record, arguments: dict[str, Argument]) -> str:

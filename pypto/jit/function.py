@@ -15,6 +15,7 @@ from pypto.errors import Error, ParserSyntaxError
 from pypto.frontend.depth import REMEDY
 from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
+from pypto.jit import package  # noqa: F401  (takes the stamps of the code that is being loaded)
 from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
 from pypto.jit.parameters import check_call, from_arguments, from_signature, parameters_of

@@ -11,23 +11,24 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, TensorArg
+from pypto.jit import package
 from pypto.passes.context import BUFFER_SEMANTICS, PassOptions
-from pypto.runtime.record import Record, sha256
+from pypto.runtime.directories import say_once
+from pypto.runtime.record import Record
 from pypto.runtime.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from pypto.runtime.store import Store
 
-__all__ = ["code_identity", "make_record", "parameter_part"]
+__all__ = ["code_identity", "has_changed", "make_record", "parameter_part"]
 
 SCHEMA = 1
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_SUFFIXES = (".py", ".c", ".h")
 _known: dict[tuple[str, str], str] = {}
+_changed: list[bool] = []
 
 
 def code_identity(store: Store) -> str:
-    """A digest of the package's own sources and C headers."""
+    """A digest of the package's own sources and C headers, as they were when this process began to define kernels."""
     key = (store.root, store.mode)
     found = _known.get(key)
     if found is None:
@@ -36,35 +37,51 @@ def code_identity(store: Store) -> str:
 
 
 def _find(store: Store) -> str:
-    files = sorted(_files(_PACKAGE, ""))
-    stamps = Record({"kind": "package", "files": tuple(files)}).encoded
+    record = Record({"kind": "package", "files": package.STAMPS}).encoded
 
     def build(directory: str) -> None:
-        parts = []
-        for name, *_ in files:
-            with open(os.path.join(_PACKAGE, name), "rb") as f:
-                parts.append((name, sha256(f.read())))
         with open(os.path.join(directory, "digest"), "w") as out:
-            out.write(sha256(repr(parts).encode()))
+            out.write(package.digest_of(package.PACKAGE, package.STAMPS))
+        if package.stamps(package.PACKAGE) != package.STAMPS:
+            raise _Moved
 
     needs = ("digest",)
-    entry = store.lookup(stamps, needs, counted=False) or store.build_once(
-        stamps, build, needs, label="the identity of pypto's own code", counted=False
-    )
+    try:
+        entry = store.lookup(record, needs, counted=False) or store.build_once(
+            record, build, needs, label="the identity of pypto's own code", counted=False
+        )
+    except (_Moved, FileNotFoundError):
+        # What this process has loaded cannot be told any more: an identity that no other process has.
+        _changed[:] = [True]
+        return f"{os.getpid()} {os.urandom(16).hex()}"
     return entry.read("digest").decode()
 
 
-def _files(folder: str, prefix: str) -> list[tuple[str, int, int, int]]:
-    """(name, size, time, inode) of every source file."""
-    out: list[tuple[str, int, int, int]] = []
-    with os.scandir(folder) as entries:
-        for e in entries:
-            if e.name.endswith(_SUFFIXES):
-                s = e.stat()
-                out.append((prefix + e.name, s.st_size, s.st_mtime_ns, s.st_ino))
-            elif e.name != "__pycache__" and e.is_dir():
-                out += _files(e.path, f"{prefix}{e.name}/")
-    return out
+class _Moved(Exception):
+    """The files are not those of the beginning."""
+
+
+def has_changed(code: str) -> bool:
+    """Whether the package's files are other ones than when this process loaded them, `code` being their identity then.
+
+    Modules load when they are needed: such a process may run a mixture, which must not be published as either version's.
+    """
+    if not _changed:
+        now = package.stamps(package.PACKAGE)
+        if now == package.STAMPS:
+            return False
+        try:
+            if package.digest_of(package.PACKAGE, now) == code:
+                return False
+        except FileNotFoundError:
+            pass
+        _changed.append(True)
+    say_once(
+        "package",
+        "pypto's own files have changed since this process loaded them: kernels are built for this process only;"
+        " start it anew to use the new version",
+    )
+    return True
 
 
 def parameter_part(arguments: dict[str, Argument]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from pypto.ir.program import Program
 from pypto.ir.rewrite import walk
 from pypto.ir.serialization import serialize
 from pypto.jit.compiled import CompiledProgram
-from pypto.jit.dispatch import NEEDS
+from pypto.jit.dispatch import NEEDS, build_shared
 from pypto.jit.identity import code_identity, make_record
 from pypto.jit.request import ProgramRequest
 from pypto.passes.context import CURRENT, PassContext, effective
@@ -192,7 +192,7 @@ class _Compilation:
         label = f"program '{self.request.program.name}'"
         found = self.store.lookup(self.record.encoded, NEEDS)
         if found is None:
-            found = self.store.build_once(self.record.encoded, lambda d: self.build(d, None), NEEDS, label=label)
+            found = build_shared(self.store, self.record, lambda d: self.build(d, None), label)
         return self.compiled(found)
 
     def private(self, watch: Watcher | None) -> CompiledProgram:

@@ -244,11 +244,12 @@ def _compiler_slot() -> Iterator[None]:
 
 
 def _take_slot() -> FileLock | None:
-    """A lock that is ours, or None where there can be none."""
+    """A lock that is ours, or None where there can be none, or where all stay taken for longer than builds are waited for."""
     directory = _slot_directory()
     slots = [FileLock(f"{directory}/{i}") for i in range(available_cpus())] if directory else []
-    pause = 0.001
-    while slots:
+    pause, deadline = 0.001, time.monotonic() + config.CACHE_LOCK_TIMEOUT.get()
+    # Owners may have been stopped: they must not stop everybody else for good.
+    while slots and time.monotonic() < deadline:
         for slot in list(slots):
             try:
                 if slot.try_acquire():

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,7 +23,10 @@ from pypto.runtime.entry import MANIFEST, Damaged, Entry, check_listing, read_ma
 from pypto.runtime.locks import FileLock
 from pypto.runtime.record import Difference, Record, diff
 
-__all__ = ["EntryInfo", "Pruned", "Usage", "account", "delete", "entries", "nearest", "prune", "remove", "usage", "verify"]
+__all__ = [
+    *("EntryInfo", "Pruned", "Usage", "account", "delete", "entries", "nearest", "prune", "prune_some", "remove", "usage"),
+    "verify",
+]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LEFTOVER = re.compile(r"([0-9a-f]{64})\.(?:[0-9a-f]{12}\.tmp|lock)")
@@ -30,6 +35,9 @@ _TOTAL_SIZE = 24
 # A pruning that runs by itself frees a fifth of the bound, so that the next one is far away.
 _KEEP = 0.8
 _AT_ONCE = 8
+# Entries that it looks at, at least: beyond, the oldest of some shards stand for the oldest of all.
+_SAMPLE = 512
+_PATIENCE = 0.25  # seconds for the lock of the total, which is held for microseconds
 
 
 class EntryInfo(NamedTuple):
@@ -71,8 +79,12 @@ class Pruned(NamedTuple):
 
 def entries(top: str) -> list[EntryInfo]:
     """All entries, the one used last first; damaged ones too."""
+    return _measured(_items(top))
+
+
+def _measured(items: Iterable[os.DirEntry[str]]) -> list[EntryInfo]:
     found = []
-    for item in _items(top):
+    for item in items:
         if _DIGEST.fullmatch(item.name) and item.is_dir(follow_symlinks=False):
             size, used = _measure(item.path)
             found.append(EntryInfo(item.name, item.path, size, used))
@@ -129,25 +141,56 @@ def nearest(
     return best
 
 
-def prune(top: str, max_size: int, keep: str = "", most: int | None = None) -> Pruned:
+def prune(top: str, max_size: int, keep: str = "") -> Pruned:
     """Delete the entries used longest ago until all take at most `max_size` bytes; `keep` names a digest to spare.
 
-    Remains of killed builds go too; builds under way are left alone.  `most` bounds how many of each go.
+    Remains of killed builds go too; builds under way are left alone.
     """
-    left = [(os.path.dirname(item.path), m[1]) for item in _items(top) for m in (_LEFTOVER.fullmatch(item.name),) if m]
-    for shard, digest in left[:most]:
-        _clean(shard, digest)
+    _clean_leftovers(_items(top))
     found = entries(top)
-    count, size = len(found), sum(e.size for e in found)
+    size = sum(e.size for e in found)
+    removed, freed = _remove_oldest(found, size - max_size, keep)
+    _write_total(top, size - freed)
+    return Pruned(removed, freed, len(found) - removed, size - freed)
+
+
+def prune_some(top: str, total: int, max_size: int, keep: str) -> None:
+    """As `prune`, in bounded time: a few of the oldest entries go, of a store of thousands the oldest of some shards.
+
+    `total` is what is thought to be the size of all; it is set right where all is seen.
+    """
+    shards = random.sample(_SHARDS, len(_SHARDS))
+    items: list[os.DirEntry[str]] = []
+    seen = 0
+    for shard in shards:
+        if len(items) >= _SAMPLE:
+            break
+        items += _items(top, (shard,))
+        seen += 1
+    _clean_leftovers(items, _AT_ONCE)
+    found = _measured(items)
+    if seen == len(shards):
+        total = sum(e.size for e in found)
+    _, freed = _remove_oldest(found, total - max_size, keep, _AT_ONCE)
+    _write_total(top, total - freed)
+
+
+def _remove_oldest(found: list[EntryInfo], excess: int, keep: str, most: int | None = None) -> tuple[int, int]:
+    """How many went, and their bytes: until `excess` bytes are freed, or `most` entries."""
     removed = freed = 0
     for old in reversed(found):
-        if size - freed <= max_size or removed == most:
+        if freed >= excess or removed == most:
             break
         if old.digest != keep and _remove(old.path):
             removed += 1
             freed += old.size
-    _write_total(top, size - freed)
-    return Pruned(removed, freed, count - removed, size - freed)
+    return removed, freed
+
+
+def _clean_leftovers(items: Iterable[os.DirEntry[str]], most: int | None = None) -> None:
+    left = {(os.path.dirname(item.path), m[1]) for item in items for m in (_LEFTOVER.fullmatch(item.name),) if m}
+    for shard, digest in sorted(left)[:most]:
+        _clean(shard, digest)
 
 
 def remove(top: str, digest: str) -> bool:
@@ -175,23 +218,44 @@ def account(top: str, entry: Entry, max_size: int) -> None:
     One small read and write for each publication: the store is walked only when the total is unknown or too large.
     """
     with suppress(OSError):
-        fd = _open_total(top)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            text = os.pread(fd, _TOTAL_SIZE + 1, 0)
-            known = len(text) == _TOTAL_SIZE and text[:-1].isdigit()
-            if known:
-                total = int(text) + _measure(entry.path)[0]
-                os.pwrite(fd, _total(total), 0)
-            # Closing alone would leave the lock with a child forked meanwhile.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        finally:
-            os.close(fd)
-        if not known:
+        total = _added(top, _measure(entry.path)[0])
+        if total is None:
             total = usage(top).size
             _write_total(top, total)
         if total > max_size:
-            prune(top, int(max_size * _KEEP), keep=entry.digest, most=_AT_ONCE)
+            prune_some(top, total, int(max_size * _KEEP), entry.digest)
+
+
+def _added(top: str, size: int) -> int | None:
+    """The running total with `size` more, or None if it is unknown; OSError."""
+    fd = _open_total(top)
+    try:
+        if not _lock_shortly(fd):
+            # Its owner was stopped, and must not stop others: whoever comes next counts anew.
+            os.ftruncate(fd, 0)
+            return 0
+        text = os.pread(fd, _TOTAL_SIZE + 1, 0)
+        if len(text) != _TOTAL_SIZE or not text[:-1].isdigit():
+            return None
+        total = int(text) + size
+        os.pwrite(fd, _total(total), 0)
+        # Closing alone would leave the lock with a child forked meanwhile.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        return total
+    finally:
+        os.close(fd)
+
+
+def _lock_shortly(fd: int) -> bool:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
 
 
 def _total(size: int) -> bytes:
@@ -222,11 +286,14 @@ def _write_total(top: str, size: int) -> None:
             os.close(fd)
 
 
-def _items(top: str) -> Iterator[os.DirEntry[str]]:
-    """Whatever lies in the 256 shards; what vanishes meanwhile is left out."""
-    for number in range(256):
+_SHARDS = tuple(f"{number:02x}" for number in range(256))
+
+
+def _items(top: str, shards: Iterable[str] = _SHARDS) -> Iterator[os.DirEntry[str]]:
+    """Whatever lies in the shards; what vanishes meanwhile is left out."""
+    for shard in shards:
         try:
-            with os.scandir(f"{top}/{number:02x}") as items:
+            with os.scandir(f"{top}/{shard}") as items:
                 yield from items
         except OSError:
             continue

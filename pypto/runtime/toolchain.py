@@ -8,6 +8,7 @@ path, size, time and inode, so that a warm process only looks at the file.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Toolchain", "cpu_features", "find", "find_compiler"]
 
-_PROBE = 1
+_PROBE = 2
 _ANSWER = "compiler"
 _PROBE_SECONDS = 120.0
 _HOW_TO_GET_ONE = (
@@ -32,7 +33,10 @@ _HOW_TO_GET_ONE = (
     " or `pip install pypto[toolchain]`, which brings its own, or set PYPTO_CC to the command of one"
 )
 # They choose programs and files that belong to the compiler itself; everything else of the kind is kept from it.
-_CHOOSING = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET")
+_CHOOSING = (
+    *("GCC_EXEC_PREFIX", "COMPILER_PATH", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET"),
+    *("NIX_CFLAGS_COMPILE", "NIX_CFLAGS_LINK", "NIX_LDFLAGS", "NIX_HARDENING_ENABLE"),
+)
 
 # By question, user's flags and store: what this process has found before.
 _found: dict[tuple[bytes, tuple[str, ...], str, str], Toolchain] = {}
@@ -91,7 +95,8 @@ def find_compiler(store: Store) -> Toolchain:
             "kind": _ANSWER,
             "probe": _PROBE,
             "command": tuple(command),
-            "file": (status.st_size, status.st_mtime_ns, status.st_ino),
+            "file": _stamp(status),
+            "programs": _stamps([*_same_name(command[0]), *_named_programs(command)]),
             "environment": _choosing(),
             "cpu": " ".join(cpu_features()),
         }
@@ -195,6 +200,50 @@ def _split(text: str, origin: str) -> list[str]:
         raise ConfigError(f"{origin}={text!r}: {e}", hint="write it as in a shell", code="O121") from None
 
 
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    """What tells that a file was replaced or written, even by tools that keep its time."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def _stamps(paths: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            found[path] = _stamp(os.stat(path))
+    return found
+
+
+def _same_name(program: str) -> list[str]:
+    """All programs of the name on the PATH: some that are called as a compiler (ccache) call the next one."""
+    name = os.path.basename(program)
+    places = [os.path.join(place, name) for place in os.get_exec_path()]
+    return [path for path in places if os.access(path, os.X_OK) and os.path.isfile(path)]
+
+
+_WORD = re.compile(rb"[^\s'\"`;|&()<>=]+")
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+_MAX_SCRIPT = 1 << 16
+
+
+def _named_programs(command: Sequence[str]) -> list[str]:
+    """Programs that the command's arguments and, if it is a script, its text name, by paths, names or variables.
+
+    A wrapper stays the same file when what it calls becomes another.
+    """
+    with open(command[0], "rb") as file:
+        head = file.read(2)
+        text = file.read(_MAX_SCRIPT) if head == b"#!" else b""
+    words = [*command[1:], *dict.fromkeys(os.fsdecode(word) for word in _WORD.findall(text))]
+    found: dict[str, None] = {}
+    for word in words:
+        spelled = _VARIABLE.sub(lambda m: config.environment().get(m[1], ""), word)
+        for name in spelled.split():
+            program = _which(name) if "\0" not in name else None
+            if program is not None and program != command[0]:
+                found[program] = None
+    return list(found)
+
+
 def _choosing() -> dict[str, str]:
     found = config.environment()
     return {name: found[name] for name in _CHOOSING if name in found}
@@ -228,10 +277,11 @@ def _ask(command: Sequence[str], directory: str) -> None:
     version = "\n".join(line for line in ask("--version").splitlines() if not line.startswith("InstalledDir"))
     family = _family(ask("-dM", "-E", "-x", "c", os.devnull), version)
     compile_flags, link_flags = _accepted(ask, _compile_flags(family), _link_flags(family), directory)
-    with open(command[0], "rb") as file:
-        content = hashlib.sha256()
-        for block in iter(lambda: file.read(1 << 20), b""):
-            content.update(block)
+    content = hashlib.sha256()
+    for path in (command[0], *_named_programs(command)):
+        with open(path, "rb") as file:
+            for block in iter(lambda file=file: file.read(1 << 20), b""):  # type: ignore[misc]
+                content.update(block)
     fields = (family, content.hexdigest(), "\n".join(compile_flags), "\n".join(link_flags), "\n".join(command[1:]), version)
     with open(os.path.join(directory, _ANSWER), "wb") as answer:
         answer.write("\0".join(field.replace("\0", "") for field in fields).encode())
@@ -297,6 +347,16 @@ _FOREIGN = (
 )
 
 
+# What these files hold decides about the code, and an edit of them would go unseen.
+_FILES_OF_FLAGS = frozenset(
+    (
+        *("-include", "-imacros", "-include-pch", "-specs", "--specs", "-fplugin", "-fpass-plugin", "-wrapper", "--config"),
+        *("-fprofile-use", "-fprofile-instr-use", "-fauto-profile", "-Xclang", "-load", "-T"),
+    )
+)
+_LOADED = ("-fplugin", "-B", "-Wl,-T", "-Wl,--script")
+
+
 def _refuse_inexact(words: Sequence[str], origin: str) -> None:
     for word in words:
         name, mark, value = word.partition("=")
@@ -312,10 +372,10 @@ def _refuse_inexact(words: Sequence[str], origin: str) -> None:
                 hint="leave it out: kernels are called by this process, as its own code is",
                 code="O122",
             )
-        if word.startswith("@"):
+        if word.startswith("@") or name in _FILES_OF_FLAGS or word.startswith(_LOADED):
             raise ConfigError(
-                f"{origin} has {word!r}, a file of flags that the cache cannot watch",
-                hint="write the flags themselves",
+                f"{origin} has {word!r}, which reads a file that the cache cannot watch",
+                hint="leave it out, or write the flags themselves",
                 code="O120",
             )
 

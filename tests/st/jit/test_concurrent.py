@@ -102,6 +102,11 @@ together(3, work); print(len(seen), all(seen))
     assert box.builds() == 3
 
 
+def complaints(err):
+    """What processes say, but for that they wait: on a busy machine they may."""
+    return [line for line in err.splitlines() if not line.startswith("pypto: waiting for ")]
+
+
 def test_processes_publish_and_read_at_once(box):
     (box.dir / "elsewhere").mkdir(mode=0o700)
     link = box.dir / "link"
@@ -130,7 +135,7 @@ for line in sys.stdin:                                                # one line
     finally:
         for p in procs:
             p.kill()
-    assert not any(errors), errors
+    assert not any(map(complaints, errors)), errors
     assert box.builds() == rounds * 3  # one per key
     assert not [p for p in (box.dir / "elsewhere").rglob("*") if "tmp" in p.name or "lock" in p.name]
 
@@ -142,7 +147,7 @@ def test_a_cold_start_in_many_processes(new_box):
     ps = [box.start(code, name=f"t{i}.py", PYPTO_CACHE_DIR=box.dir / "deep" / "root") for i in range(3)]
     for p in ps:
         out, err = p.communicate(timeout=60)
-        assert (out.split(), err) == (["2.0"], "")
+        assert (out.split(), complaints(err)) == (["2.0"], [])
     assert box.builds() == 1
 
 

@@ -1,6 +1,8 @@
 """A name, a path or a file once more: what was loaded before is never taken for what is meant now."""
 
-from jit_kit import HEAD, SCALE
+import shutil
+
+from jit_kit import HEAD, NO_LAUNCHER, ROOT, SCALE
 
 AGAIN = (
     HEAD
@@ -107,3 +109,27 @@ for i in range(20): k = define(2.0, f"<cell {i % 2}>"); call(k); gc.collect()
 stop.append(1); t.join(); print(all(ok), len(ok) > 0)
 """
     assert box.run(AGAIN + code).words == ["True", "True"]
+
+
+def test_the_package_is_replaced_under_a_running_process(box):
+    """An upgrade in place: what a mixture of old and new modules makes is used by nobody else."""
+    shutil.copytree(ROOT / "pypto", box.dir / "pypto", ignore=shutil.ignore_patterns("__pycache__"))
+    code = """
+k = scaled(2.0)
+if len(sys.argv) > 1:
+    path = os.path.join(os.path.dirname(pypto.__file__), "codegen", "native", "unit.py")
+    assert path.startswith(os.getcwd())
+    with open(path, "a") as f: f.write("# a new version" + chr(10))
+print(call(k), call(scaled(3.0)), pypto.cache_stats().private_builds)
+"""
+    here = {"PYTHONPATH": str(box.dir), **NO_LAUNCHER}
+    p = box.run(HEAD + code, "upgrade", **here)
+    assert p.words == ["2.0", "3.0", "2"]
+    assert p.err.count("own files have changed") == 1
+    box.builds()
+    p = box.run(HEAD + code, **here)
+    assert p.words == ["2.0", "3.0", "0"]
+    assert "changed" not in p.err
+    assert box.builds() == 2  # nothing of before was there
+    assert box.run(HEAD + code, **here).words == ["2.0", "3.0", "0"]
+    assert box.builds() == 0

@@ -7,10 +7,13 @@ import pytest
 
 import pypto
 from pypto.dtypes import DataType
+from pypto.errors import PyptoWarning
 from pypto.frontend.specialization import ScalarArg, StaticArg, TensorArg
 from pypto.jit import identity
-from pypto.jit.identity import code_identity, make_record, parameter_part
+from pypto.jit import package as package_files
+from pypto.jit.identity import code_identity, has_changed, make_record, parameter_part
 from pypto.passes.context import PassOptions
+from pypto.runtime import directories
 from pypto.runtime.record import diff, encode
 from pypto.runtime.store import Store
 
@@ -24,10 +27,14 @@ def package(tmp_path, monkeypatch):
     (root / "sub").mkdir(parents=True)
     for name, text in (("a.py", "x = 1\n"), ("sub/b.py", "y = 2\n"), ("sub/c.h", "int z;\n"), ("notes.txt", "not code")):
         (root / name).write_text(text)
-    monkeypatch.setattr(identity, "_PACKAGE", str(root))
+    monkeypatch.setattr(package_files, "PACKAGE", str(root))
+    monkeypatch.setattr(identity, "_changed", [])
+    monkeypatch.setattr(directories, "_said", {})
     numbers = iter(range(100))
 
     def now(store=None):
+        """Of a process that begins now."""
+        monkeypatch.setattr(package_files, "STAMPS", package_files.stamps(package_files.PACKAGE))
         monkeypatch.setattr(identity, "_known", {})
         return code_identity(store or Store(str(tmp_path / f"store{next(numbers)}"), "on"))
 
@@ -67,7 +74,7 @@ def test_a_moved_package_is_the_same(package, tmp_path, monkeypatch):
     root, now = package
     first = now()
     shutil.copytree(root, tmp_path / "elsewhere")
-    monkeypatch.setattr(identity, "_PACKAGE", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(package_files, "PACKAGE", str(tmp_path / "elsewhere"))
     assert now() == first
 
 
@@ -75,16 +82,51 @@ def test_a_warm_process_reads_no_file(package, tmp_path, monkeypatch):
     root, now = package
     store = Store(str(tmp_path / "store"), "on")
     first = now(store)
-    (root / "a.py").chmod(0)
-    monkeypatch.setattr(identity, "sha256", lambda data: pytest.fail("a file was hashed"))
+    monkeypatch.setattr(package_files, "sha256", lambda data: pytest.fail("a file was hashed"))
     assert now(store) == first
 
 
+def test_the_time_that_a_copy_kept_does_not_hide_an_edit(package, tmp_path):
+    """Same size, same inode, the old time of writing: as some tools copy."""
+    root, now = package
+    first, status = now(), (root / "a.py").stat()
+    (root / "a.py").write_text("x = 7\n")
+    os.utime(root / "a.py", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert now() != first
+
+
+def test_files_that_change_under_a_running_process(package, tmp_path):
+    root, now = package
+    first = now()
+    assert not has_changed(first)
+    touched(root / "a.py", "x = 1\n")  # another time, the same content
+    assert not has_changed(first)
+    touched(root / "a.py", "x = 2\n")
+    with pytest.warns(PyptoWarning, match="have changed since this process loaded them"):
+        assert has_changed(first)
+    touched(root / "a.py", "x = 1\n")
+    assert has_changed(first)  # who knows what was loaded meanwhile; and it is said once
+
+
+def test_files_that_change_before_the_identity_is_asked_for(package, tmp_path, monkeypatch):
+    root, _ = package
+    monkeypatch.setattr(package_files, "STAMPS", package_files.stamps(str(root)))
+    store = Store(str(tmp_path / "store"), "on")
+    touched(root / "a.py", "x = 2\n")
+    monkeypatch.setattr(identity, "_known", {})
+    mixed = code_identity(store)
+    monkeypatch.setattr(package_files, "STAMPS", package_files.stamps(str(root)))
+    monkeypatch.setattr(identity, "_known", {})
+    assert code_identity(store) != mixed
+    with pytest.warns(PyptoWarning):
+        assert has_changed(mixed)
+
+
 def test_files_of_the_package_that_count():
-    names = {name for name, *_ in identity._files(identity._PACKAGE, "")}
+    names = {name for name, *_ in package_files.STAMPS}
     assert {"jit/identity.py", "codegen/native/emit.py", "runtime/include/pypto_kernel.h", "runtime/csrc/launcher.c"} <= names
     assert not any("__pycache__" in n or n.endswith(".pyc") for n in names)
-    assert os.path.samefile(identity._PACKAGE, os.path.dirname(pypto.__file__))
+    assert os.path.samefile(package_files.PACKAGE, os.path.dirname(pypto.__file__))
 
 
 def test_parts_of_parameters():

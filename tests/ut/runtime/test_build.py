@@ -315,6 +315,26 @@ def test_slots_that_are_no_files_are_left_out(tmp_path: Path, monkeypatch: pytes
     assert build._take_slot() is None
 
 
+def test_owners_that_never_give_a_slot_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was stopped in the middle of a compilation does not stop all others."""
+    monkeypatch.setattr(build, "_slot_directory", lambda: str(tmp_path))
+    monkeypatch.setattr(build, "available_cpus", lambda: 1)
+    monkeypatch.setenv("PYPTO_CACHE_LOCK_TIMEOUT", "0.2")
+    held = FileLock(str(tmp_path / "0"))
+    assert held.try_acquire()
+    done: list[None] = []
+
+    def work() -> None:
+        with build._compiler_slot():
+            done.append(None)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(20)
+    assert done
+    held.release()
+
+
 def test_an_error_inside_a_slot_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_slot_directory", lambda: str(tmp_path))
     monkeypatch.setattr(build, "available_cpus", lambda: 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -168,8 +170,8 @@ def test_the_bound_holds_by_itself_and_costs_little(store: Store, root: Path, mo
     one = store.stat().size
     monkeypatch.setenv("PYPTO_CACHE_MAX_SIZE", str(20 * one))
     walks: list[int] = []
-    real = prune_module.prune
-    monkeypatch.setattr(prune_module, "prune", lambda *a, **k: (walks.append(1), real(*a, **k))[1])
+    real = prune_module.prune_some
+    monkeypatch.setattr(prune_module, "prune_some", lambda *a, **k: (walks.append(1), real(*a, **k))[1])
     for n in range(1, 100):
         entry = build(store, n)
         assert os.path.isdir(entry.path)
@@ -191,6 +193,40 @@ def test_a_bound_that_was_lowered_is_reached_call_by_call(store: Store, monkeypa
         before, have = have, store.stat().entries
         assert have >= before + 1 - 8
     assert have <= 10
+
+
+def test_of_many_entries_some_are_looked_at(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound holds in a store of any size, and what was used of late stays."""
+    monkeypatch.setattr(prune_module, "_SAMPLE", 48)
+    for n in range(120):
+        build(store, n, age=200 - n)
+    one = store.stat().size // 120
+    measured: list[int] = []
+    real = prune_module._measured
+    monkeypatch.setattr(prune_module, "_measured", lambda items: (measured.append(len(items)), real(items))[1])
+    monkeypatch.setenv("PYPTO_CACHE_MAX_SIZE", str(80 * one))
+    monkeypatch.setattr(Store, "stat", lambda self: pytest.fail("everything was counted"))
+    fresh = [build(store, n).digest for n in range(120, 160)]
+    assert measured
+    assert max(measured) <= 56
+    assert int((root / "v1" / "usage").read_text()) <= 80 * one
+    monkeypatch.undo()
+    left = store.entries()
+    assert sum(e.size for e in left) == int((root / "v1" / "usage").read_text())
+    assert set(fresh) <= {e.digest for e in left}
+
+
+def test_a_process_that_was_stopped_while_it_counted(store: Store, root: Path) -> None:
+    """Nobody waits for it; the next one counts anew."""
+    build(store, 0)
+    with open(root / "v1" / "usage") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        worker = threading.Thread(target=build, args=(store, 1), daemon=True)
+        worker.start()
+        worker.join(20)
+        assert not worker.is_alive()
+    build(store, 2)
+    assert int((root / "v1" / "usage").read_text()) == store.stat().size
 
 
 def test_an_entry_larger_than_the_bound_is_usable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,6 @@ def test_the_order_of_the_search(store: Store, tmp_path: Path, monkeypatch: pyte
     for name in ("cc", "gcc", "clang"):
         assert find(store).command[0] == str(paths[name]) or name != "cc"
         paths[name].chmod(0o644)
-        monkeypatch.setenv("PATH", str(tmp_path))
         paths[name].chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     for name, following in (("cc", "gcc"), ("gcc", "clang")):
@@ -120,6 +119,34 @@ def test_a_compiler_replaced_in_place_is_another_one(store: Store, tmp_path: Pat
     assert seen[0] == seen[2] != seen[1]
 
 
+def test_a_wrapper_whose_compiler_is_replaced(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrapper stays the same file: named by its path, by a variable, as an argument, as the next one of its name."""
+    answer = 'case "$*" in *--version*) echo "cc (other) {}"; exit 0;; esac'
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'first'}:{tmp_path / 'second'}:{os.environ['PATH']}")
+    monkeypatch.setenv("CHOSEN", str(tmp_path / "behind"))
+    next_one = tool(tmp_path / "first" / "masked", 'PATH="${PATH#*:}"\nexec masked "$@"')
+    launcher = tool(tmp_path / "launcher", 'exec "$@"')
+    ways = {
+        "behind": str(tool(tmp_path / "by_path", f'exec "{tmp_path}/behind" "$@"')),
+        " behind": str(tool(tmp_path / "by_variable", 'exec "${CHOSEN}" "$@"')),
+        "second/launched": f"{launcher} launched",
+        "second/masked": str(next_one),
+    }
+    for target, command in ways.items():
+        monkeypatch.setenv("PYPTO_CC", command)
+        seen = []
+        for version in ("99.1", "98.7", "99.1"):
+            counting(tmp_path / target.strip(), tmp_path / "log", answer.format(version))
+            seen.append(identity(find(store)))
+            (tmp_path / "log").unlink()
+            toolchain._found.clear()
+            assert identity(find(store)) == seen[-1]
+            assert not (tmp_path / "log").exists(), "the compiler was asked again"
+        assert seen[0] == seen[2] != seen[1], command
+
+
 def test_where_the_compiler_lies_does_not_matter(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = set()
     for place in ("a", "with space", "\u00fc\u4e2d"):
@@ -158,7 +185,8 @@ def test_arguments_flags_and_processor_are_part_of_the_identity(
     "flag",
     ["-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-ffinite-math-only", "-fassociative-math", "-freciprocal-math",
      "-fno-signed-zeros", "-ffp-contract=fast", "-ffp-contract=on", "-ffp-model=fast", "-fno-wrapv", "-mfpmath=387", "-mrecip",
-     "-mrecip=all", "-mdaz-ftz", "@flags"],
+     "-mrecip=all", "-mdaz-ftz", "@flags", "-include", "-imacros", "-specs=x.specs", "-fplugin=x.so", "-fprofile-use=x.profdata",
+     "-wrapper", "--config=x.cfg", "-B/opt/bin", "-Wl,-T,x.ld"],
 )  # fmt: skip
 def test_flags_that_change_numbers_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     monkeypatch.setenv("CFLAGS", f"-O3 {flag}")
