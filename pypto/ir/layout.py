@@ -22,6 +22,7 @@ __all__ = [
     "implicit_layout",
     "logical_strides",
     "physical_bytes",
+    "product_fits",
 ]
 
 
@@ -82,6 +83,14 @@ def element_offset(layout: BoxLayout, dtype: DataType, rows: int, cols: int, r: 
     block = bc * (rows // r0) + br if layout.blayout is _COL else br * (cols // c0) + bc
     inside = ir * c0 + ic if layout.slayout is _ROW else ic * r0 + ir
     return block * (r0 * c0) + inside
+
+
+def product_fits(made: int, rows: int, cols: int) -> bool:
+    """Whether the rows of a product lie in Acc memory as in a tile of rows x cols.
+
+    The cube unit writes columns of boxes, of 16 rows each, as close together as the `made` rows of the product ask.
+    """
+    return -(-made // 16) * 16 == rows or rows <= 16 or cols <= 16
 
 
 def physical_bytes(dtype: DataType, shape: tuple[int, ...]) -> int:

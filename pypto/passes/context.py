@@ -20,7 +20,7 @@ __all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "PassContext", "PassOptions",
 
 NONE, BASIC, ROUNDTRIP = 0, 1, 2  # verification levels
 # Part of every artifact key: raised whenever the meaning or the default selection of Buffer IR changes.
-BUFFER_SEMANTICS = 3
+BUFFER_SEMANTICS = 4
 
 
 class PassOptions(NamedTuple):

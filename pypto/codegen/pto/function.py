@@ -20,6 +20,7 @@ from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import arith, ops, scalar
 from pypto.ir.analyzer import Interval
 from pypto.ir.expr import Call, ConstInt, Expr, Var, const_index
+from pypto.ir.layout import product_fits
 from pypto.ir.opdef import OpDef, Special
 from pypto.ir.program import Function
 from pypto.ir.rewrite import free_vars, walk
@@ -212,14 +213,13 @@ class FunctionText(LocalArrays):
         self.on_unit(unit((*read, *written)), span)
 
     def check_pitch(self, lhs: Value, acc: Value, span: Span) -> None:
-        """The cube unit writes boxes of 16 rows as close together as the product's rows ask, whatever the tile's rows are."""
+        """NotSupportedError for a product that would lie in Acc otherwise than its tile."""
         left, out = lhs.descriptor, acc.descriptor
         assert left is not None
         assert out is not None
         rows, cols = out.physical_shape
         made = left.valid_shape[0] if left.valid_shape[0] >= 0 else None
-        close = made is not None and -(-made // 16) * 16 == rows
-        if not close and out.compact is CompactMode.null and rows > 16 and cols > 16:
+        if out.compact is CompactMode.null and not product_fits(-1 if made is None else made, rows, cols):
             few = "run-time" if made is None else made
             what = f"{self.doing}: a product of {few} rows lies in Acc otherwise than a tile of {rows} rows"
             raise NotSupportedError(what, span, "accumulate into a tile of as many rows as the product has, rounded up to 16")

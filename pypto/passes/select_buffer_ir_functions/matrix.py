@@ -7,13 +7,13 @@ products and stores.  Extents are constant, and storage is legal without a copy 
 
 from __future__ import annotations
 
-from pypto.enums import MemorySpace
+from pypto.enums import CompactMode, MemorySpace
 from pypto.ir.expr import Call, Var
-from pypto.ir.layout import box_of
+from pypto.ir.layout import box_of, product_fits
 from pypto.ir.opdef import Matmul, OpDef
 from pypto.ir.ops.buffer_matrix import MATRIX, SUMS
 from pypto.ir.program import Function
-from pypto.ir.shaped import TileType, const_dims
+from pypto.ir.shaped import TileType, const_dim, const_dims
 from pypto.ir.types import Type
 from pypto.passes.lower_tile_to_buffer.matrix import product_type
 from pypto.passes.materialize_semantic_aliases import legalized, matrix_copy
@@ -57,6 +57,10 @@ def reason_against_product(op: OpDef, form: Matmul, c: Call, var: Var | None) ->
     t = var.type
     assert isinstance(t, TileType)
     product = product_type(form, c, t)
+    made, dims = const_dim(product.valid[0]), const_dims(t.shape)
+    compact = t.get_effective_tile_view().compact is not CompactMode.null
+    if made is not None and dims is not None and not compact and not product_fits(made, *dims):
+        return f"a product of {made} rows is written into an accumulator of {dims[0]}"
     if product is t:
         return None
     extents = zip(const_dims(product.valid) or (), const_dims(t.valid) or (), box_of(t.layout, t.dtype), strict=True)
