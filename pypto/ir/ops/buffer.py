@@ -162,8 +162,6 @@ def _transfer(s: Site, buffer: int, gm: int, offsets: int, valids: int, spaces: 
         c = const_dim(v)
         if have >= 0 and c != have:
             s.reject(f"transfer extent {c} must equal the static valid dimension {i}: {have}")
-        if have < 0 and c is not None:
-            s.reject(f"dynamic dimension {i} needs a nonconstant extent")
     _check_constant_extents(s, extents, b.physical_shape)
     _check_bounds(s, at, extents, t)
     return _VOID

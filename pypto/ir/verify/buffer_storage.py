@@ -3,7 +3,7 @@
 In: a function of the buffer stage.  Out: operands of one operation that overlap though one is written, windows whose
 place cannot be proved, extents changed through a view, and windows used after their buffer's extents changed.
 Addresses and offsets are folded through scalar definitions; a window at a run-time offset, and every window of it,
-stands for the whole it is cut from; gaps between rows count as covered.
+stands for the whole it is cut from; gaps between rows count as covered.  What is transferred is what the buffer was told.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class _Storage:
         self.report = report
         self.windows: dict[Var, Window] = {}
         self.versions: dict[Var, int] = {}
+        self.told: dict[Var, tuple[Expr, ...]] = {}  # the run-time extents of handles, where they are known
         self.values = {n.var: n.value for n in walk(f.body) if isinstance(n, AssignStmt) and not isinstance(n.value, Call)}
         for p in f.params:
             if isinstance(p.type, BufferType):
@@ -92,19 +93,32 @@ class _Storage:
         elif isinstance(s, EvalStmt) and isinstance(s.expr, Call):
             self.operation(s.expr)
         elif isinstance(s, IfStmt):
-            self.body(s.then_body)
-            self.body(s.else_body)
+            self._branch(s)
         elif isinstance(s, (ForStmt, WhileStmt)):
             self._enter_loop(s)
+            before = dict(self.told)
             self.body(s.body)
+            self.told = before
         elif isinstance(s, ScopeStmt):
             self.body(s.body)
+
+    def _branch(self, s: IfStmt) -> None:
+        before = dict(self.told)
+        self.body(s.then_body)
+        then, self.told = self.told, before
+        self.body(s.else_body)
+        self.told = {h: e for h, e in self.told.items() if h in then and self._same(e, then[h])}
+
+    def _same(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+        apart = [arith.linear(x, self.values).plus(arith.linear(y, self.values), -1) for x, y in zip(a, b, strict=True)]
+        return not any(d.terms or d.constant for d in apart)
 
     def _enter_loop(self, s: ForStmt | WhileStmt) -> None:
         """Extents set anywhere in a loop have changed by its second iteration."""
         for n in walk(s.body):
             if isinstance(n, Call) and n.op.name == "buffer.set_validshape" and isinstance(n.args[0], Var):
                 w = self.windows.get(n.args[0])
+                self.told.pop(n.args[0], None)
                 if w is not None:
                     self.versions[w.root] = self.versions.get(w.root, 0) + 1
 
@@ -129,6 +143,8 @@ class _Storage:
             if address is not None and address < 0:
                 self.report(f"'{v.name_hint}': the effective address must be nonnegative, got {address}", c.span)
             self.windows[v] = self._whole(v, t, address)
+            if all(n < 0 for n in t.valid_shape) and isinstance(c.args[0], MakeTuple):
+                self.told[v] = c.args[0].elements
             return
         source = c.args[0]
         w = self.windows.get(source) if isinstance(source, Var) else None
@@ -165,6 +181,8 @@ class _Storage:
         handles = [(i, a, self.windows[a]) for i, a in enumerate(c.args) if isinstance(a, Var) and a in self.windows]
         for _, a, _ in handles:
             self._use(a, c)
+            if op.concept in ("load", "store"):
+                self._transfer(a, c)
         for i, a, r in handles:
             for k, b, w in handles:
                 if i != k and effects[k] is not ArgEffect.Read and effects[i] is not ArgEffect.Write:
@@ -191,6 +209,15 @@ class _Storage:
         if w.is_view:
             self.report("cannot mutate static view metadata", c.span)
         self.versions[w.root] = self.versions.get(w.root, 0) + 1
+        assert isinstance(handle, Var)
+        assert isinstance(c.args[1], MakeTuple)
+        self.told[handle] = c.args[1].elements
+
+    def _transfer(self, handle: Var, c: Call) -> None:
+        """A handle of run-time extents takes and gives the rectangle that it was told."""
+        extents = next(a for a in c.args[2:] if isinstance(a, MakeTuple))
+        if handle in self.told and not self._same(extents.elements, self.told[handle]):
+            self.report(f"{c.op.name}: other extents than those that '{handle.name_hint}' was told", c.span)
 
     def _use(self, e: Expr, c: Call) -> None:
         """A view shows the extents its buffer had when it was made."""

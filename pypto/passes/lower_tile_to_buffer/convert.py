@@ -167,7 +167,7 @@ class Converter(Regions):
         offsets = self.visit(e.args[1])
 
         def write() -> None:
-            self.do("buffer.store", self.transferred(self.handle(e.args[0]), t), offsets, MakeTuple(self.extents(t)), gm)
+            self.do("buffer.store", self.handle(e.args[0]), offsets, MakeTuple(self.extents(t)), gm)
 
         self.guarded(t, write)
         return gm
@@ -268,16 +268,7 @@ class Converter(Regions):
         offsets = self.visit(c.args[1])
         self.state_extents(t, dst)
 
-        def read() -> None:
-            self.do("buffer.load", gm, offsets, MakeTuple(self.extents(t)), self.transferred(dst, t))
-
-        self.guarded(t, read)
-
-    def transferred(self, handle: Var, t: TileType) -> Var:
-        """The handle under a descriptor that says of each extent whether the transfer states a constant."""
-        assert isinstance(handle.type, BufferType)
-        mixed = any(have < 0 <= want for have, want in zip(handle.type.valid_shape, window_type(t).valid_shape, strict=True))
-        return self.narrowed(handle, t) if mixed else handle
+        self.guarded(t, lambda: self.do("buffer.load", gm, offsets, MakeTuple(self.extents(t)), dst))
 
     def narrowed(self, handle: Var, t: TileType) -> Var:
         args = (handle, MakeTuple(as_dims((0, 0))), MakeTuple(self.extents(t)))

@@ -439,6 +439,38 @@ def test_windows_of_former_extents():
         assert all("'w' was cut before the extents of its buffer changed" in m for m in found)
 
 
+@pytest.mark.parametrize("name", ["load", "store"])
+@pytest.mark.parametrize(("told", "where"), [("nm", ""), ("mn", ""), ("n4", ""), ("nm", "if"), ("mn", "if"), ("mn", "loop")])
+def test_transfers_are_of_the_extents_that_the_buffer_was_told(name, told, where):
+    k = Lab()
+    known = {"n": k.n, "m": k.m, "4": const_index(4)}
+    a = k.alloc("a", valid=(-1, -1))
+    k.do("set_validshape", a, tup(k.n, k.m))
+    start = len(k.body)
+    k.do("set_validshape", a, tup(*(known[c] for c in told)))
+    if where:
+        inner, k.body = seq(k.body[start:]), k.body[:start]
+        branch = IfStmt(scalar.gt(k.n, const_index(0)), inner, None, ())
+        loop = ForStmt(Var("i", INDEX), const_index(0), k.n, const_index(1), [], inner, [])
+        k.body.append(branch if where == "if" else loop)
+    args = (k.x, tup(0, 0), tup(k.n, k.m), a)
+    k.do(name, *(args if name == "load" else (a, *args[1:3], k.o)))
+    # What one of two paths told the buffer is not known afterwards.
+    wrong = told != "nm" and not where
+    assert [m.split(": ", 1)[1] for m in k.findings()] == wrong * [f"buffer.{name}: other extents than those that 'a' was told"]
+
+
+def test_constants_are_transferred_into_run_time_extents():
+    k = Lab()
+    a = k.alloc("a", valid=(-1, -1))
+    k.do("set_validshape", a, tup(16, k.m))
+    k.do("load", k.x, tup(0, 0), tup(16, k.m), a)
+    k.do("store", a, tup(0, 0), tup(16, k.m), k.o)
+    assert k.findings() == []
+    k.do("load", k.x, tup(0, 0), tup(8, k.m), a)
+    assert len(k.findings()) == 1
+
+
 @pytest.mark.contract("B086", "B201")
 @pytest.mark.parametrize(("row", "words"), [("n", PARTIAL), (0, None)])
 def test_a_constant_offset_into_a_run_time_window_is_no_known_place(row, words):
