@@ -14,7 +14,7 @@ import pytest
 
 import pypto.ir.operators  # noqa: F401
 
-pytest_plugins = ["contract", "pto_watch", "pypto.testing.plugin"]
+pytest_plugins = ["contract", "buffer_watch", "pto_watch", "pypto.testing.plugin"]
 _OWN = pytest.StashKey[str]()
 
 

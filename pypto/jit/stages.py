@@ -105,12 +105,26 @@ class Stages:
 
         return map_memory(self._request)
 
-    def _commented(self, text: str) -> str:
+    @property
+    def stages(self) -> dict[str, str]:
+        """For each kernel of the final program: "buffer", or "tile: " and why it is not made of buffers."""
+        from pypto.enums import FunctionIRStage
+
+        stays, found = self._stays(), {}
+        for f in self.lowered.function_list:
+            if f.is_device:
+                found[f.name] = "buffer" if f.ir_stage is FunctionIRStage.Buffer else f"tile: {stays[f.name]}"
+        return found
+
+    def _stays(self) -> dict[str, str]:
         from pypto.runtime.record import Record
 
         stays = Record.decode(self._artifact.read(STAYS)).parts if STAYS in self._artifact.files else {}
+        return {name: str(reason) for name, reason in stays.items()}
+
+    def _commented(self, text: str) -> str:
         lines = text.split("\n")
-        for name, reason in stays.items():
+        for name, reason in self._stays().items():
             at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"def {name}(")), None)
             while at is not None and not lines[at].lstrip().startswith("@"):
                 at -= 1

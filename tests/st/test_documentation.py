@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import buffer_watch
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from pypto.errors import (
     NotSupportedError,
     PyptoWarning,
 )
+from pypto.jit import JITFunction
 from pypto.language.unsupported import UNSUPPORTED
 from pypto.passes import PassOptions
 from pypto.target import chip_of
@@ -43,7 +45,7 @@ def load(path: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
+def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     path = tmp_path / "page.py"
     path.write_text("\n".join(BLOCK.findall(TEXTS[page])), encoding="utf-8")
     module = load(path)
@@ -51,6 +53,13 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
         x, o = module.x, module.o
         e = np.exp(x - x.max(1, keepdims=True))
         np.testing.assert_allclose(module.rows_softmax(x, o), e / e.sum(1, keepdims=True), rtol=1e-5)
+    buffer_watch.check_program(page, stages(module), pytestconfig)
+
+
+def stages(module: ModuleType) -> dict[str, str]:
+    """The stages of the kernels that a module called, and why some are no buffers."""
+    compiled = [c for k in vars(module).values() if isinstance(k, JITFunction) for c in k.kernels.values()]
+    return {name: stage for c in compiled for name, stage in c.stages.items()}
 
 
 def test_the_pages_with_programs_are_found() -> None:
@@ -58,7 +67,13 @@ def test_the_pages_with_programs_are_found() -> None:
 
 
 @pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
-def test_examples_run(example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(
+    example: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    pytestconfig: pytest.Config,
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [example, str(tmp_path / "out")])
     module = load(ROOT / "examples" / example)
@@ -70,6 +85,7 @@ def test_examples_run(example: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     if example.startswith("02"):
         assert "levels from float64" in shown
         assert len(list((tmp_path / "out").glob("*.png"))) == 2
+    buffer_watch.check_program(f"examples/{example}", stages(module), pytestconfig)
 
 
 # -- what the guide says about errors ------------------------------------------------------------------------------

@@ -307,6 +307,9 @@ def test_why_a_kernel_is_no_buffers():
     at = next(i for i, line in enumerate(off) if "stays at tile stage" in line)
     assert off[at].strip() == "# 'k_incore_0' stays at tile stage: buffers are switched off"
     assert off[at + 1].lstrip().startswith("@pl.function(")
+    assert scaled(2.0).compile(X, X).stages == {"k_incore_0": "buffer"}
+    with PassContext(enable_buffer_ir=False):
+        assert scaled(2.0).compile(X, X).stages == {"k_incore_0": "tile: buffers are switched off"}
 
     @pl.jit
     def sums(x: pl.Tensor, y: pl.Out[pl.Tensor]):
@@ -317,6 +320,7 @@ def test_why_a_kernel_is_no_buffers():
     made = sums.compile(X, X)
     (line,) = [line for line in made.inspect("buffer_ir").split("\n") if "stays at tile stage" in line]
     reason = line.partition("stage: ")[2]
+    assert made.stages == {"sums_incore_0": f"tile: {reason}"}
     seen = []
     with PassContext([CallbackInstrument(after_pass=lambda p, program: seen.append((p.name, program)))]):
         sums.lower(X, X)
