@@ -30,6 +30,7 @@ class Chip(NamedTuple):
     granularity: int  # recommended innermost bytes of a GM transfer
     buffer_ir_by_default: bool
     pipes_through_gm: bool  # whether tiles go from core to core through global memory
+    lanes_start_together: bool  # whether a function of the vector core runs on both lanes, whatever it says
 
 
 def _casts(**pairs: str) -> Mapping[D, frozenset[D]]:
@@ -53,6 +54,7 @@ A2A3 = Chip(
         UINT8="FP16",
     ),
     512,
+    True,
     True,
     True,
 )
@@ -91,6 +93,7 @@ A5 = Chip(
         UINT8="FP16 UINT16",
     ),
     128,
+    False,
     False,
     False,
 )

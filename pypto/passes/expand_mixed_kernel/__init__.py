@@ -76,7 +76,7 @@ def _side(f: Function, core: Core, body: Stmt, pipe: Pipe | None) -> Function:
     body, _ = deep_clone(body, dict(zip(f.params, params, strict=True)))
     if not isinstance(flatten_to_stmts(body)[-1], ReturnStmt):
         body = seq((body, ReturnStmt((), f.span)), body.span)
-    made = Function(side_name(f.name, core), params, (), body, f.span, _TYPES[core], attrs=f.attrs)
+    made = Function(side_name(f.name, core), params, (), body, f.span, _TYPES[core], attrs=f.attrs.without("split"))
     found = accesses(body, Flow().roots(made))
     written = [found.get(p, Access()).written for p in params]
     directions = (d if w else ParamDirection.In for d, w in zip(f.param_directions, written, strict=True))

@@ -12,7 +12,7 @@ from pypto.ir.printer import python_print
 from pypto.ir.program import Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, ForStmt
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, flatten_to_stmts
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import DEFAULT, STRUCTURAL, verify
 from pypto.passes.context import PassOptions
@@ -67,6 +67,53 @@ def test_a_function_says_how_its_lanes_share():
     p = apply(raw(PAIR.format(body=POP)), "split_vector_kernel")
     assert side(p, "AIV").attrs["split"] == 1
     assert "split" not in side(apply(expanded(VECTOR), "split_vector_kernel"), "AIV").attrs
+
+
+def arms(p: Program) -> list[list[str]]:
+    """What lane 0 and lane 1 of the vector core apply, getting room left out."""
+    (choice,) = [s for s in flatten_to_stmts(side(p, "AIV").body) if isinstance(s, IfStmt)]
+    found = [choice.then_body, *([choice.else_body] if choice.else_body is not None else [])]
+    return [[n.op.name for n in walk(b) if isinstance(n, Call) and n.op.name != "tile.create"] for b in found]
+
+
+def test_what_lanes_do_not_share_is_done_by_one():
+    body = PRODUCT + "y = pl.exp(x)\nfor i in pl.range(n):\n    pl.store(y, [i, 0], o)\npl.store(pl.matmul(y, y), [0, 0], p)"
+    before = expanded(body)
+    p = apply(before, "split_vector_kernel")
+    assert not verify({*DEFAULT, *STRUCTURAL}, p)
+    first, second = arms(p)
+    assert first.count("tile.exp") == first.count("tile.store") == 1
+    pipes = [n for n in first if "push" in n or "pop" in n or "free" in n]
+    assert pipes == [n for n in second if n != "tile.set_validshape"]
+    pushed = [n for n in walk(side(p, "AIV").body) if isinstance(n, Call) and n.op.name == "tile.tpush_to_aic"]
+    assert [[d.value for d in c.args[0].type.valid] for c in pushed] == [[32, 32], [32, 32], [0, 0], [0, 0]]
+    assert side(p, "AIV").attrs["dual_aiv_dispatch"] is True
+    assert apply(p, "split_vector_kernel") is p
+
+
+def test_lanes_that_pass_nothing_need_no_second_arm():
+    body = "pl.store(pl.exp(pl.load(c, [0, 0], [32, 32])), [0, 0], p)\n" + PRODUCT + "pl.store(x, [0, 0], o)"
+    assert arms(apply(expanded(body), "split_vector_kernel")) == [["tile.load", "tile.exp", "tile.store"]]
+
+
+def test_lanes_that_need_not_start_together_do_not():
+    p = expanded(VECTOR)
+    assert find_pass("split_vector_kernel").run(p, PassOptions(platform="a5sim")) is p
+
+
+def test_lanes_with_a_list_of_tasks_both_work():
+    body = (
+        PRODUCT
+        + """
+pl.store(x, [0, 0], o)
+for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+    for i in pl.range(lane, 4, 2):
+        pl.store(pl.exp(pl.load(c, [i * 8, 0], [8, 32])), [i * 8, 0], p)
+"""
+    )
+    p = apply(expanded(body), "split_vector_kernel")
+    assert side(p, "AIV").attrs["dual_aiv_dispatch"] is True
+    assert not [s for s in walk(side(p, "AIV").body) if isinstance(s, IfStmt)]
 
 
 def test_lanes_share_in_one_way():
