@@ -75,6 +75,7 @@ _CLOSING = (
 _LAST_WHOLE = "resolve_backend_op_layouts"
 _INSTEAD_OF = "lower_auto_vector_split"
 SPLIT: tuple[str, ...] = (
+    "halve_vector_work",
     "expand_mixed_kernel",
     "inject_gm_pipe_buffer",
     "split_vector_kernel",
