@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pto_lab import function, kernel, lowered, text_of
+from pto_lab import WAYS, function, kernel, lowered, text_of
 
+import pypto.language as pl
 from pypto import frontend
 from pypto.codegen.pto import PTOCodegen, module_of
 from pypto.enums import FunctionIRStage, MemoryPlanner
@@ -36,6 +37,31 @@ acc = pl.matmul(x, y)
 acc = pl.matmul_acc(acc, x, y)
 pl.store(acc, [0, 0], o)
 """
+WINDOWS = """
+a = pl.load(x, [0, 0], [32, 64])
+c = pl.tile.full([32, 32], dtype=pl.FP32, value=0.0)
+w = pl.slice(a, [16, 32], [r, 32])
+c = pl.assemble(c, pl.add(w, w), [16, 0])
+pl.store(c, [0, 0], o)
+"""
+CARRIES = """
+left: pl.Tile[[32, 64], pl.FP32] = pl.load(x, [0, 0], [32, 64])
+right = pl.add(left, left)
+r = 0
+c = 0
+for i in pl.range(n):
+    left, right = right, left
+    r = r + 1
+    c = c + 8
+pl.store(left, [r, c], o)
+"""
+TURNED = """
+x = pl.load(a, [0, 0], [64, 64], target_memory=pl.Mem.Mat)
+y = pl.load(b, [0, 0], [64, 64], target_memory=pl.Mem.Mat)
+acc = pl.matmul(x, pl.tile.transpose_view(y))
+acc = pl.matmul_acc(acc, x, y)
+pl.store(acc, [0, 0], o)
+"""
 SQUARE = "pl.Tensor[[64, 64], pl.FP16]"
 KERNELS = {
     "elementwise": (f"{X}, y: pl.Tensor[[32, 64], pl.FP32], {OUT}", ADD_MUL),
@@ -44,7 +70,19 @@ KERNELS = {
         f"{X}, {OUT}, n: pl.Scalar[pl.INDEX]",
         "a = pl.load(x, [0, 0], [32, 64], valid_shape=[n, 64])\npl.store(pl.exp(a), [0, 0], o)",
     ),
+    "windows": (f"{X}, {OUT}, r: pl.Scalar[pl.INDEX]", WINDOWS),
+    "carries": (f"{X}, {OUT}, n: pl.Scalar[pl.INDEX]", CARRIES),
+    "turned": (f"a: {SQUARE}, b: {SQUARE}, o: pl.Out[pl.Tensor[[64, 64], pl.FP32]]", TURNED),
 }
+
+
+TWO_SIZES = """
+a = pl.load(x, [0, 0], [32, 64])
+pl.store(pl.adds(a, 1.0), [0, 0], o)
+b = pl.load(x, [0, 0], [16, 64])
+pl.store(pl.adds(b, 2.0), [16, 0], o)
+"""
+PLACE = re.compile(r' loc\("(?:[^"\\]|\\.)*":\d+:\d+\)$', re.MULTILINE)
 
 
 def one(p: Program) -> Function:
@@ -84,6 +122,42 @@ def test_counts_of_instructions() -> None:
     assert [text.count(f"pto.{n} ") for n in ("tload", "tadd", "tmul", "tstore")] == [2, 1, 1, 1]
     text = text_of(one(lowered(kernel("k", *KERNELS["products"]))), True)
     assert [text.count(f"pto.{n} ") for n in ("tmatmul", "tmatmul.acc", "tmov", "tstore")] == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("planner", list(MemoryPlanner), ids=lambda p: p.name)
+def test_counts_that_no_planner_changes(planner: MemoryPlanner) -> None:
+    """A window that is assembled is one move; loops hand on numbers only, and tiles change places by way of a third; a matrix
+    read transposed is a second handle of its bytes where there are addresses, else a relabel."""
+
+    def text(name: str) -> str:
+        return text_of(one(lowered(kernel("k", *KERNELS[name]), planner)), addressed)
+
+    addressed = planner is not MemoryPlanner.PTOAS
+    windows = text("windows")
+    assert [windows.count(w) for w in ("pto.alloc_tile", "pto.subview", "] valid [", "pto.tmov ")] == [3, 2, 2, 1]
+    carries = text("carries")
+    (head,) = [line for line in carries.split("\n") if "scf.for" in line]
+    assert " -> (index, index) {" in head
+    assert "tile_buf" not in head
+    assert [carries.count(w) for w in ("pto.alloc_tile", "pto.tmov ", "scf.yield")] == [3, 3, 1]
+    turned = text("turned")
+    matrices = re.findall(r"pto\.alloc_tile (?:addr = (\S+) )?: .*loc=mat", turned)
+    assert (len(matrices), len(set(matrices)), turned.count("pto.treshape")) == ((3, 2, 0) if addressed else (2, 1, 1))
+
+
+def test_bytes_of_several_tiles() -> None:
+    """Tiles of several types in one allocation: bytes in rows of 32, whole and valid, and each tile a relabel of some of them."""
+    text = text_of(one(lowered(kernel("k", f"{X}, {OUT}", TWO_SIZES))), True)
+    handles = [line for line in text.split("\n") if re.search(r"= pto\.(alloc_tile|subview|treshape) ", line)]
+    steps = [line.split(" = ")[1].split(" : ")[0] for line in handles]
+    assert steps == [
+        "pto.alloc_tile addr",
+        "pto.treshape %mem_vec_0_buffer_bytes",
+        "pto.subview %mem_vec_0_buffer_bytes[%c0_index, %c0_index] sizes [128, 32] valid [%c128_index, %c32_index]",
+        "pto.treshape %b_buffer_bytes",
+    ]
+    assert "dtype=ui8, rows=256, cols=32, v_row=256, v_col=32" in text
+    assert "dtype=f32, rows=16, cols=64, v_row=16, v_col=64" in text
 
 
 def test_arguments() -> None:
@@ -145,28 +219,56 @@ def test_places_of_the_text(tmp_path: Path) -> None:
     spec.loader.exec_module(module)
     f = one(lowered(module.k.specialize(*[np.zeros((16, 32), np.float32)] * 2)))
     with_places, without = (module_of([f], "a2a3", True, places) for places in (True, False))
-    place = re.compile(r' loc\("(?:[^"\\]|\\.)*":\d+:\d+\)$', re.MULTILINE)
-    assert place.sub("", with_places) == without
+    assert PLACE.sub("", with_places) == without
     found = {m[1]: (m[2], int(m[3])) for m in re.finditer(r'pto\.(t\w+) .* loc\("(.*)":(\d+):\d+\)', with_places)}
     name = str(file).replace('"', '\\"')
     assert found == {"tload": (name, 7), "tabs": (name, 9), "texp": (name, 8), "tstore": (name, 8)}
     assert not re.search(r"[{}] loc\(", with_places)
 
 
+@pytest.mark.parametrize("buffers", [True, False], ids=["buffers", "tiles"])
+@pytest.mark.parametrize("planner", list(MemoryPlanner), ids=lambda p: p.name)
+@pytest.mark.parametrize("name", list(KERNELS))
+def test_nothing_but_places_depends_on_the_option(name: str, planner: MemoryPlanner, buffers: bool) -> None:
+    f = one(lowered(kernel("k", *KERNELS[name]), planner, buffers))
+    addressed = planner is not MemoryPlanner.PTOAS
+    with_places, without = (module_of([f], "a2a3", addressed, places) for places in (True, False))
+    assert PLACE.search(with_places)
+    assert PLACE.sub("", with_places) == without
+
+
+def test_the_option_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown follows PYPTO_EMIT_PTO_LOC; what is stored has no places, and is what is shown without."""
+
+    @pl.jit
+    def placed(x: pl.Tensor[[16, 32], pl.FP32], o: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o[:] = pl.exp(x)
+        return o
+
+    made = placed.compile()
+    shown = {value: made.inspect("pto") for value in ("1", "0") if not monkeypatch.setenv("PYPTO_EMIT_PTO_LOC", value)}
+    assert PLACE.sub("", shown["1"]) == shown["0"] != shown["1"]
+    assert made._artifact.read("placed_incore_0.pto").decode() == shown["0"]
+
+
 def test_equal_bytes_everywhere(tmp_path: Path) -> None:
-    """Hash seeds and directories do not show."""
+    """Hash seeds and directories do not show, with every planner and at both stages."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_pto_text import KERNELS, kernel, lowered, one, text_of\n"
-        "print(*(text_of(one(lowered(kernel('k', *v))), True) for v in KERNELS.values()))\n"
+        "from pto_lab import WAYS\n"
+        "for planner, buffers in WAYS:\n"
+        "    for v in KERNELS.values():\n"
+        "        print(text_of(one(lowered(kernel('k', *v), planner, buffers)), planner.name != 'PTOAS'))\n"
     )
     made = []
-    for seed, directory in (("0", tmp_path), ("1", Path.cwd())):
+    for seed, directory in (("0", tmp_path), ("1", Path.cwd()), ("4711", Path("/"))):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", program, str(Path(__file__).parent)]
         made.append(subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True).stdout)
-    assert made[0] == made[1]
-    assert made[0].count("func.func") == len(KERNELS)
+    assert made[0] == made[1] == made[2]
+    assert made[0].count("func.func") == len(KERNELS) * len(WAYS)
 
 
 # -- what has no form ------------------------------------------------------------------------------------------------
