@@ -20,7 +20,7 @@ from pypto.codegen.pto.types import descriptor, matrix_valid
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace, PadValue, TileLayout
 from pypto.errors import NotSupportedError
-from pypto.ir import arith, scalar
+from pypto.ir import arith
 from pypto.ir.expr import Call, ConstBool, ConstInt, Expr, MakeTuple, Var, const_index
 from pypto.ir.opdef import FULL, PART, Lanewise, Matmul, OpDef
 from pypto.ir.program import Function
@@ -178,12 +178,7 @@ class TileOperations(FunctionText):
         """An operation is left out where an operand is empty: its result must be empty there too, or the operand never be."""
         for n in extents:
             implied = any(_zero_with(v, n) for v in result.valid)
-            if (
-                const_dim(n) is None
-                and not implied
-                and self.known.bounds(n).low <= 0
-                and not self.known.decide(scalar.gt(n, const_index(0)))
-            ):
+            if const_dim(n) is None and not implied and not self.surely_positive(n):
                 what = (
                     f"{self.doing}: an operand of which nothing may be valid, while something of the result is, has no .pto form"
                 )

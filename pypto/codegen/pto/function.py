@@ -69,6 +69,7 @@ class FunctionText(LocalArrays):
         self.tensors: dict[Var, Var] = {}  # other names of tensors: the parameter
         self.views: dict[Var, Value] = {}
         self.hidden: dict[str, Value] = {}
+        self.computed: dict[Var, Expr] = {}  # from what a scalar is computed
 
     def lines(self) -> list[str]:
         """The function's lines."""
@@ -233,6 +234,16 @@ class FunctionText(LocalArrays):
             what = f"'{self.f.name}' needs the cube unit ({one}) and the vector unit ({other}): it has no .pto form as one kernel"
             raise NotSupportedError(what, span, _APART)
 
+    def surely_positive(self, n: Expr) -> bool:
+        """Whether an extent is more than zero whenever this place is reached."""
+        if self.known.bounds(n).low > 0 or self.known.decide(scalar.gt(n, const_index(0))):
+            return True
+        e = self.computed.get(n, n) if isinstance(n, Var) else n
+        if isinstance(e, (scalar.Min, scalar.Max)):
+            sides = [self.surely_positive(x) for x in (e.left, e.right)]
+            return all(sides) if isinstance(e, scalar.Min) else any(sides)
+        return e is not n and self.surely_positive(e)
+
     # -- statements --
 
     def body(self, s: Stmt | None) -> None:
@@ -245,6 +256,7 @@ class FunctionText(LocalArrays):
             self.assign(s)
             if isinstance(s.var.type, ScalarType) and not isinstance(s.value, Call):
                 self.known.bind(s.var, s.value)
+                self.computed[s.var] = s.value
         elif isinstance(s, ReturnStmt):
             self.returned(s)
         elif isinstance(s, EvalStmt):

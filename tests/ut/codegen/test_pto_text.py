@@ -336,3 +336,20 @@ def test_where_nothing_may_be_valid() -> None:
     assert "nothing may be valid" in str(raised(params, plain))
     guarded = "if n > 0:\n" + "\n".join("    " + line for line in plain.split("\n"))
     assert function(lowered(kernel("k", params, guarded))).name == "k"
+
+
+def test_pieces_of_a_loop_are_never_empty() -> None:
+    """What is left of an extent, where the loop has not reached it, is more than nothing."""
+    params = (
+        "a: pl.Tensor[[32, 64], pl.FP32], b: pl.Tensor[[192, 64], pl.FP32], o: pl.Out[pl.Tensor[[32, 64], pl.FP32]], "
+        "t: pl.Scalar[pl.INDEX]"
+    )
+    body = """
+    for j in pl.range(0, t, 64):
+        n = pl.min(64, t - j)
+        x = pl.load(a, [0, 0], [32, 64], valid_shape=[32, n], target_memory=pl.Mem.Mat)
+        y = pl.load(b, [j, 0], [64, 64], valid_shape=[n, 64], target_memory=pl.Mem.Mat)
+        pl.store(pl.matmul(x, y), [0, 0], o)
+    """
+    assert text_of(one(lowered(kernel("k", params, body))), True).count("pto.tmatmul ") == 1
+    assert "nothing may be valid" in str(raised(params, body.replace("t - j", "t - 1")))
