@@ -42,10 +42,13 @@ _ENUMS = [
 _ANNOTATIONS = [
     "RUNTIME",
     "Array",
+    "AsyncEvent",
+    "AsyncSession",
     "InOut",
     "MemRef",
     "MemRefType",
     "Out",
+    "PrefetchAsyncContext",
     "Ptr",
     "PtrType",
     "Scalar",
@@ -57,7 +60,7 @@ _ANNOTATIONS = [
     "Tuple",
     "const",
 ]
-_TYPES = {"value": "Any", "shape": "Sequence[Any] | Any", "index": "Any", "attr": "Any"}
+_TYPES = {"value": "Any", "shape": "Sequence[Any] | Any", "index": "Any", "attr": "Any", "tasks": "Sequence[Any]"}
 
 
 def by_space() -> dict[str, dict[str, Dsl]]:

@@ -40,6 +40,7 @@ class Position(NamedTuple):
     block: int = 0
     blocks: int = 1
     lane: int = 0
+    party: Any = None  # the block among those that wait for each other
 
 
 class Frame:

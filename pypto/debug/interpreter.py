@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from pypto.debug.generators import GENERATORS
 from pypto.debug.held import typed_as_held
 from pypto.debug.indexing import INDEXING
 from pypto.debug.local_arrays import LOCAL_ARRAYS
+from pypto.debug.meeting import SYSTEM, Party, in_step
 from pypto.debug.memory import ArenaPlace, Block
 from pypto.debug.moves import SPECIAL
 from pypto.debug.paging import PAGING
@@ -32,6 +34,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
 from pypto.ir.opdef import Lanewise, Matmul, Reduce, Special
 from pypto.ir.program import Function, Program
+from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import (
     AssignStmt,
@@ -81,7 +84,7 @@ def interpret(
     return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
 
 
-_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
+_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **SYSTEM, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
 
 
 def _applied(app: Application) -> Value:
@@ -119,6 +122,7 @@ class _Run:
         self.functions = {f.name: f for f in program.function_list}
         self.placement = placement
         self.tasks = 0
+        self.meeting: dict[Stmt, bool] = {}  # by body: whether blocks wait for each other in it
 
     # -- functions --
 
@@ -153,8 +157,12 @@ class _Run:
             raise NotSupportedError("a launch under a predicate is not executed on the host", e.span, "launch it inside an `if`")
         blocks = e.core_num if isinstance(e, Submit) else e.attrs.get("core_num")
         results: tuple[Value, ...] = ()
-        for position in self._positions(frame, blocks, e.span):
-            results = self.enter(f, args, position, frame.on_core, e.span)
+        positions = self._positions(frame, blocks, e.span)
+        if len(positions) > 1 and self._meets(f.body):
+            results = in_step([partial(self._block, f, args, p, frame.on_core, e.span) for p in positions])[-1]
+        else:
+            for position in positions:
+                results = self.enter(f, args, position, frame.on_core, e.span)
         if not frame.on_core:
             # What a kernel hands out lies in global memory from here on.
             results = tuple(_global(r) for r in results)
@@ -162,6 +170,20 @@ class _Run:
             self.tasks += 1
             return (*results, self.tasks)
         return results if len(results) > 1 else results[0] if results else None
+
+    def _block(
+        self, f: Function, args: Sequence[Value], position: Position, on_core: bool, span: Span, party: Party
+    ) -> tuple[Value, ...]:
+        return self.enter(f, args, position._replace(party=party), on_core, span)
+
+    def _meets(self, body: Stmt) -> bool:
+        """Whether blocks that execute this body wait for each other."""
+        known = self.meeting.get(body)
+        if known is None:
+            applied = [n.op.name for n in walk(body) if isinstance(n, (Call, Submit))]
+            inner = (self.functions[n].body for n in applied if n in self.functions)
+            known = self.meeting[body] = "system.syncall" in applied or any(self._meets(b) for b in inner)
+        return known
 
     @staticmethod
     def _positions(frame: Frame, blocks: Expr | int | None, span: Span) -> list[Position]:
@@ -255,6 +277,10 @@ class _Run:
         elif isinstance(s, SplitAivScopeStmt):
             return self._lanes(frame, s)
         left = None
+        if len(positions) > 1 and self._meets(s.body):
+            frames = in_step([partial(self._block_of_scope, frame, s, p) for p in positions])
+            frame.values = frames[-1].values
+            return None
         for position in positions:
             frame.position, frame.on_core = position, frame.on_core or isinstance(s, InCoreScopeStmt)
             left = self.body(frame, s.body)
@@ -262,6 +288,13 @@ class _Run:
             if left is not None:
                 break
         return left
+
+    def _block_of_scope(self, frame: Frame, s: ScopeStmt, position: Position, party: Party) -> Frame:
+        """One of the blocks of a scope, with variables of its own."""
+        own = Frame(frame.call, frame.storage, position._replace(party=party), frame.on_core)
+        own.values = dict(frame.values)
+        self.body(own, s.body)
+        return own
 
     def _lanes(self, frame: Frame, s: SplitAivScopeStmt) -> _Leave | None:
         """The lanes one after the other: each begins with what there was before the region."""

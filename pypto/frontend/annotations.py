@@ -22,7 +22,19 @@ from pypto.ir.layout import implicit_layout
 from pypto.ir.shaped import Dim, ShapedType, TensorType, TileType, as_dims, const_dim
 from pypto.ir.shaped import TensorView as IrTensorView
 from pypto.ir.shaped import TileView as IrTileView
-from pypto.ir.types import ArrayType, MemRefType, PtrType, ScalarType, TupleType, Type, UnknownType
+from pypto.ir.types import (
+    ArrayType,
+    AsyncEventType,
+    AsyncSessionType,
+    MemRefType,
+    PrefetchAsyncContextType,
+    PtrType,
+    ScalarType,
+    Singleton,
+    TupleType,
+    Type,
+    UnknownType,
+)
 from pypto.language.annotations import Annotation, Directed, MemRef, MemRefSlot, Opaque, Tensor, TensorView, Tile, TileView
 from pypto.language.operations import Unsupported
 from pypto.language.symbols import SymbolicInt
@@ -52,7 +64,7 @@ def type_of(frame: Frame, value: Any, node: ast.AST, *, scalar_shorthand: bool =
             f"write pl.{value.__name__}[[...], dtype]; a bare pl.Tensor is only for parameters of @pl.jit functions",
         )
     if isinstance(value, Opaque):
-        return {"Ptr": PtrType.get(), "MemRefType": MemRefType.get(), "Unknown": UnknownType.get()}[value.name]
+        return _OPAQUE[value.name].get()
     if not isinstance(value, Annotation):
         text = ast.unparse(node) if isinstance(node, ast.expr) else describe(value)
         frame.fail(
@@ -193,6 +205,14 @@ def _tuple(frame: Frame, args: tuple[Any, ...], node: ast.AST) -> Type:
     return TupleType(tuple(types))
 
 
+_OPAQUE: dict[str, type[Singleton]] = {
+    "Ptr": PtrType,
+    "MemRefType": MemRefType,
+    "PrefetchAsyncContext": PrefetchAsyncContextType,
+    "AsyncEvent": AsyncEventType,
+    "AsyncSession": AsyncSessionType,
+    "Unknown": UnknownType,
+}
 _WRITTEN = {
     "Tensor": "write pl.Tensor[[...], dtype]",
     "Tile": "write pl.Tile[[...], dtype]",

@@ -18,10 +18,12 @@ from pypto.frontend import raw
 from pypto.frontend.constants import is_number
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.specialization import StaticParameterNeeded
+from pypto.frontend.tasks import task_ids
 from pypto.frontend.values import constant_of, fold, is_const_expr, retag, scalar_dtype, value_text
 from pypto.ir import ops
-from pypto.ir.expr import Call, Expr, Var
+from pypto.ir.expr import Call, Expr, MakeTuple, Var
 from pypto.ir.opdef import Dsl, OpRejected, Param, Special
+from pypto.ir.ops.system import IN_KERNELS, TASK
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import ShapedType
 from pypto.ir.types import ScalarType, Type
@@ -71,12 +73,16 @@ class CallSite:
 
 def _check_place(x: Expressions, node: ast.AST, call: Call) -> None:
     """On the control plane only bookkeeping is possible; computing belongs to a kernel."""
-    if not x.frame.context.is_orchestration or x.frame.raw:
-        return
     known = ops.of(call)
-    if known is None or known.level not in ("tensor", "tile"):
+    if known is None or x.frame.raw:
         return
     kind = known.semantics.kind if isinstance(known.semantics, Special) else "compute"
+    if kind == TASK and x.frame.context.in_core:
+        x.fail(
+            InvalidOperationError, f"'{known.name}' inside a kernel", node, "tasks are launched outside: put it around the kernel"
+        )
+    if not x.frame.context.is_orchestration or (known.level not in ("tensor", "tile") and kind not in IN_KERNELS):
+        return
     if kind in _CONTROL_PLANE and (known.level == "tensor" or kind == "query"):
         return
     x.fail(
@@ -152,6 +158,8 @@ def _refuse(x: Expressions, node: ast.AST, op: Operation, message: str, hint: st
 
 def argument(x: Expressions, p: Param, node: ast.expr, op: Operation) -> Any:
     """One argument, as its parameter's kind wants it."""
+    if p.kind == "tasks":
+        return MakeTuple(task_ids(x, node), x.frame.span(node))
     value = x.frame.surrounding(x.value(node), node)
     if value is None and not p.required:
         return None

@@ -15,8 +15,9 @@ from pypto.frontend.calls import ask_for_static
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.invoke import Callee, known_functions, parameters_text
 from pypto.frontend.reads import reads
-from pypto.frontend.scopes import Keywords, Task
+from pypto.frontend.scopes import Keywords
 from pypto.frontend.source import Source
+from pypto.frontend.tasks import task_ids
 from pypto.frontend.values import constant_of, is_const_expr, type_text
 from pypto.ir.expr import Expr, GlobalVar, Submit, TupleGetItemExpr, Var
 from pypto.ir.node import EMPTY
@@ -167,16 +168,4 @@ def _deps(s: Statements, k: Keywords) -> tuple[Expr, ...]:
     node = k.nodes.get("deps")
     if node is None:
         return ()
-    if not isinstance(node, (ast.List, ast.Tuple)):
-        s.frame.fail(
-            ParserTypeError, "deps must be a list of task ids", node, "deps=[tid], with the names bound by earlier tasks"
-        )
-    found = []
-    for e in node.elts:
-        value = s.x.value(e)
-        if value is None or isinstance(value, Task):
-            continue
-        if not isinstance(value, Expr) or value.type != ScalarType.of(DataType.TASK_ID):
-            s.frame.fail(ParserTypeError, f"deps cannot hold {ast.unparse(e)}", e, "a name bound by pl.submit, or None")
-        found.append(value)
-    return tuple(found)
+    return task_ids(s.x, node)

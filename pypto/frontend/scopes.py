@@ -19,6 +19,7 @@ from pypto.frontend.branches import assigned
 from pypto.frontend.constants import describe
 from pypto.frontend.diagnostics import closest
 from pypto.frontend.invoke import Callee, is_helper
+from pypto.frontend.tasks import Task, identifies
 from pypto.frontend.values import constant_of, scalar_dtype, value_text
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
@@ -35,19 +36,12 @@ from pypto.ir.stmt import (
     SpmdScopeStmt,
     Stmt,
 )
-from pypto.ir.types import ArrayType, ScalarType
+from pypto.ir.types import ScalarType
 
 if TYPE_CHECKING:
     from pypto.frontend.statements import Statements
 
-__all__ = ["Task", "split_aiv_loop", "spmd_loop", "with_scope"]
-
-
-class Task:
-    """What `as tid` binds: the identity of a dispatched task.  Tasks run in program order, which satisfies any `deps`."""
-
-    __slots__ = ()
-    in_a_kernel = "the identity of a task", "list it in the deps=[...] of a later task"
+__all__ = ["split_aiv_loop", "spmd_loop", "with_scope"]
 
 
 def with_scope(s: Statements, node: ast.With) -> None:
@@ -187,18 +181,13 @@ class Keywords:
                 self.s.frame.fail(ParserTypeError, f"'{name}' of {self.what} must be a list", node, hint)
             for e in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
                 value = self.s.x.value(e)
-                is_task = isinstance(value, Task) or (isinstance(value, Expr) and _identifies(value))
+                is_task = isinstance(value, Task) or (isinstance(value, Expr) and identifies(value))
                 is_tensor = isinstance(value, Expr) and isinstance(value.type, TensorType)
                 fits = value is None or is_task if name == "deps" else is_tensor
                 if not fits and not self.s.frame.raw:
                     message = f"'{name}' of {self.what} cannot hold {ast.unparse(e)}"
                     hint = "list names bound by `as tid`, or None" if name == "deps" else "list tensors by their names"
                     self.s.frame.fail(ParserTypeError, message, e, hint)
-
-
-def _identifies(e: Expr) -> bool:
-    """Whether a value is the identity of a task, or an array of them."""
-    return isinstance(e.type, (ScalarType, ArrayType)) and e.type.dtype is DataType.TASK_ID
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------

@@ -220,6 +220,8 @@ class Special(NamedTuple):
     gather_row  GM window -> window of operand 0                        paged_gather   GM rows by index and page
     array_create / array_get / array_update   an array of scalars on the core, one element read, one replaced
     lane_shard  the half of operand 0 that belongs to this vector lane            lane_gather  halves of the lanes -> whole
+    meet        every block of the launch waits for all others                    task    the id of one that only waits
+    flag / prefetch   what cores tell each other and memory, without effect where blocks run one after the other
     push        a copy of operand 0 into a pipe to the other core                 pop     the next tile of a pipe, in a slot
     free        the slot of operand 0 given back       initialize_pipe / slot_buffer   the ends of a pipe, and their memory
     """
@@ -309,7 +311,7 @@ REQUIRED = object()
 
 
 class Param(NamedTuple):
-    """A parameter of a DSL function.  `kind`: value (tensor, tile or scalar), shape, index (one scalar), or attr."""
+    """A parameter of a DSL function.  `kind`: value (tensor, tile or scalar), shape, index (one scalar), tasks (ids), or attr."""
 
     name: str
     kind: str = "value"

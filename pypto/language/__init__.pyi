@@ -23,10 +23,13 @@ from pypto.enums import TensorLayout as TensorLayout
 from pypto.enums import TileLayout as TileLayout
 from pypto.language.annotations import RUNTIME as RUNTIME
 from pypto.language.annotations import Array as Array
+from pypto.language.annotations import AsyncEvent as AsyncEvent
+from pypto.language.annotations import AsyncSession as AsyncSession
 from pypto.language.annotations import InOut as InOut
 from pypto.language.annotations import MemRef as MemRef
 from pypto.language.annotations import MemRefType as MemRefType
 from pypto.language.annotations import Out as Out
+from pypto.language.annotations import PrefetchAsyncContext as PrefetchAsyncContext
 from pypto.language.annotations import Ptr as Ptr
 from pypto.language.annotations import PtrType as PtrType
 from pypto.language.annotations import Scalar as Scalar
@@ -113,9 +116,6 @@ matmul_mx: Any
 matmul_mx_acc: Any
 matmul_mx_bias: Any
 random: Any
-PrefetchAsyncContext: Any
-AsyncEvent: Any
-AsyncSession: Any
 def abs(x: Any) -> Any:
     """|x|"""
 def add(lhs: Any, rhs: Any) -> Any:
@@ -1186,6 +1186,21 @@ class _system:
     def reserve_buffer(*, name: Any, size: Any, base: Any = ...) -> Any:
         """bytes of this core's memory for the slots of a pipe that it pops from; their address"""
     @staticmethod
+    def set_ffts(workspace: Any) -> Any:
+        """where the flags between cores lie; without effect on a host"""
+    @staticmethod
+    def sync_set(event: Any, *, pipe: Any, ffts_mode: Any = ..., core_type: Any = ...) -> Any:
+        """a flag that other cores wait for; without effect where blocks run one after the other"""
+    @staticmethod
+    def sync_wait(event: Any, *, pipe: Any, core_type: Any = ...) -> Any:
+        """waits for a flag; without effect where blocks run one after the other"""
+    @staticmethod
+    def syncall(core_type: Any = ..., mode: Any = ..., gm_workspace: Any = ..., used_cores: Any = ...) -> Any:
+        """every block of the launch waits here for all others"""
+    @staticmethod
+    def task_dummy(*, deps: Sequence[Any]) -> Any:
+        """a task that does nothing but wait for others; its id"""
+    @staticmethod
     def tfree_to_aic(tile: Any, *, split: Any = ..., id: Any = ...) -> Any:
         """the slot of a tile that was popped may be filled again"""
     @staticmethod
@@ -1203,7 +1218,6 @@ class _system:
     @staticmethod
     def tpush_to_aiv(tile: Any, *, split: Any, lane_stride: Any = ..., id: Any = ...) -> Any:
         """a copy of an accumulator into the pipe to the vector lanes"""
-    task_dummy: Any
     task_invalid: Any
     task_is_valid: Any
     available_aiv_count: Any
@@ -1213,12 +1227,8 @@ class _system:
     bar_v: Any
     cacheinvalid: Any
     fence: Any
-    set_ffts: Any
     sync_dst: Any
-    sync_set: Any
     sync_src: Any
-    sync_wait: Any
-    syncall: Any
 
 system: type[_system]
 
@@ -1236,9 +1246,17 @@ class _array:
 array: type[_array]
 
 class _prefetch:
-    async_prefetch: Any
-    make_context: Any
-    session: Any
-    wait: Any
+    @staticmethod
+    def async_prefetch(src: Any, ctx: Any) -> Any:
+        """a tensor that will be read soon; changes no number"""
+    @staticmethod
+    def make_context() -> Any:
+        """what prefetches are made with"""
+    @staticmethod
+    def session(ctx: Any) -> Any:
+        """what prefetches are waited for with"""
+    @staticmethod
+    def wait(event: Any, session: Any) -> Any:
+        """waits for a prefetch; changes no number"""
 
 prefetch: type[_prefetch]

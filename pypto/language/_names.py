@@ -407,6 +407,11 @@ NAMES: dict[str, tuple[str, ...]] = {
         "aiv_initialize_pipe",
         "import_peer_buffer",
         "reserve_buffer",
+        "set_ffts",
+        "sync_set",
+        "sync_wait",
+        "syncall",
+        "task_dummy",
         "tfree_to_aic",
         "tfree_to_aiv",
         "tpop_from_aic",
@@ -418,5 +423,11 @@ NAMES: dict[str, tuple[str, ...]] = {
         "create",
         "get_element",
         "update_element",
+    ),
+    "prefetch": (
+        "async_prefetch",
+        "make_context",
+        "session",
+        "wait",
     ),
 }

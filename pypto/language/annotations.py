@@ -167,6 +167,7 @@ class Opaque:
 
 Ptr = PtrType = Opaque("Ptr")
 MemRefType = Opaque("MemRefType")
+PrefetchAsyncContext, AsyncEvent, AsyncSession = (Opaque(n) for n in ("PrefetchAsyncContext", "AsyncEvent", "AsyncSession"))
 TaskId = Annotation("scalar", (DataType.TASK_ID,))
 
 

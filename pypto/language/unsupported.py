@@ -9,7 +9,6 @@ __all__ = ["UNSUPPORTED"]
 
 _DISTRIBUTED = "it moves data between devices; kernels here run on one host"
 _MX = "MX block-scaled matrices exist only on A5 hardware"
-_PREFETCH = "asynchronous prefetch has no effect on a host; leave it out"
 _CROSS_CORE = "cube and vector cores are not separate on a host; write the kernel without explicit barriers"
 _NOT_YET = "this operator is not available in this version"
 _RANDOM = "its numbers are those of A5 hardware, which nothing documents; make them outside the kernel and pass them in"
@@ -20,7 +19,6 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("", _DISTRIBUTED, "allgather allreduce"),
     ("", _MX, "matmul_mx matmul_mx_acc matmul_mx_bias"),
     ("", _RANDOM, "random"),
-    ("", _PREFETCH, "PrefetchAsyncContext AsyncEvent AsyncSession"),
     ("tile", _RANDOM, "random"),
     ("tile", _MX, "matmul_mx matmul_mx_acc matmul_mx_bias tget_scale_addr"),
     (
@@ -29,13 +27,11 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "alloc",
     ),
     ("tensor", _RANDOM, "random"),
-    ("prefetch", _PREFETCH, "async_prefetch make_context session wait"),
-    ("system", _TASKS, "task_dummy task_invalid task_is_valid"),
+    ("system", _TASKS, "task_invalid task_is_valid"),
     (
         "system",
         _CROSS_CORE,
-        "available_aiv_count available_cluster_count bar_all bar_m bar_v cacheinvalid fence set_ffts sync_dst sync_set sync_src "
-        "sync_wait syncall",
+        "available_aiv_count available_cluster_count bar_all bar_m bar_v cacheinvalid fence sync_dst sync_src",
     ),
 )
 

@@ -17,6 +17,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.node import Attrs
 from pypto.ir.opdef import Special
+from pypto.ir.ops.system import FENCES
 from pypto.ir.program import Function
 from pypto.ir.rewrite import Mutator
 from pypto.ir.shaped import TileType
@@ -51,6 +52,7 @@ class _Touch(NamedTuple):
 
     reads: frozenset[Var]
     writes: frozenset[Var]
+    fence: bool = False  # other cores are waited for: nothing changes sides
 
 
 class _Order(Mutator):
@@ -102,7 +104,7 @@ class _Order(Mutator):
             needs = {made[v] for v in used_vars(s, types=True) if made.get(v, i) < i}
             for k in range(i):
                 a, b = touches[k], touches[i]
-                if a.writes & (b.reads | b.writes) or a.reads & b.writes:
+                if a.fence or b.fence or a.writes & (b.reads | b.writes) or a.reads & b.writes:
                     needs.add(k)
             found.append(needs)
         return found
@@ -110,8 +112,10 @@ class _Order(Mutator):
     def _touch(self, s: Stmt) -> _Touch:
         reads: set[Var] = set()
         writes: set[Var] = set()
+        fence = False
         for c in calls(s):
             op = ops.of(c)
+            fence = fence or (op is not None and isinstance(op.semantics, Special) and op.semantics.kind in FENCES)
             effects = op.effects(c.kwargs) if op is not None else (ArgEffect.ReadWrite,) * len(c.args)
             for a, effect in zip(c.args, effects, strict=False):
                 if not isinstance(a, Var):
@@ -121,7 +125,7 @@ class _Order(Mutator):
                     reads.update(roots)
                 if effect is not ArgEffect.Read:
                     writes.update(roots)
-        return _Touch(frozenset(reads), frozenset(writes))
+        return _Touch(frozenset(reads), frozenset(writes), fence)
 
 
 def _rank(s: Stmt) -> int:

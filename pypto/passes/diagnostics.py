@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pypto.config import WARNING_LEVEL
+from pypto.dtypes import DataType
 from pypto.enums import ArgEffect, ParamDirection
 from pypto.errors import PyptoWarning
 from pypto.ir import ops
@@ -34,6 +35,7 @@ from pypto.ir.stmt import (
     WhileStmt,
     flatten_to_stmts,
 )
+from pypto.ir.types import ArrayType, ScalarType
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.property_set import EnumSet
 from pypto.ir.verify.roots import Flow, accesses, merged_direction
@@ -101,7 +103,7 @@ def _unused_variable(program: Program) -> Iterator[Diagnostic]:
                     yield _warning("UnusedVariable", f"what pl.{op.concept} returns is not used: the statement has no effect", s)
             if not isinstance(s, AssignStmt) or s.var in read or s.var.name_hint.startswith("_") or _writes(s):
                 continue
-            if id(s) in counters:
+            if id(s) in counters or (isinstance(s.var.type, ScalarType) and s.var.type.dtype is DataType.TASK_ID):
                 continue
             if not isinstance(
                 s.value, (ConstInt, ConstFloat, ConstBool, Var)
@@ -126,7 +128,8 @@ def _lost_writes(program: Program) -> Iterator[Diagnostic]:
                 made.setdefault(s.var, []).append(op is not None and op.is_pure(s.value.kwargs) and id(s) in inside)  # type: ignore[attr-defined]
         for v, s in last.items():
             if uses.get(v, 0) == written[v] and all(made.get(v, [False])) and not v.name_hint.startswith("_"):
-                text = f"'{user_name(v)}' is changed but never read: it is a copy, so write into the tensor itself"
+                why = "" if isinstance(v.type, ArrayType) else ": it is a copy, so write into the tensor itself"
+                text = f"'{user_name(v)}' is changed but never read{why}"
                 yield _warning("UnusedVariable", text, s)
 
 

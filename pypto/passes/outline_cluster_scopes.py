@@ -17,17 +17,28 @@ from pypto.ir.rewrite import Mutator
 from pypto.ir.stmt import ClusterScopeStmt, SpmdScopeStmt, Stmt
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.scopes import definitions, statements
+from pypto.ir.verify.syncalls import launch_findings
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 from pypto.passes.outlining import Outliner, Region, outline_scopes
 from pypto.passes.retype import used_vars
+from pypto.target import chip_of
 
 __all__ = ["outline_cluster_scopes"]
 
 
-@program_pass("OutlineClusterScopes", requires=(IRProperty.SSAForm,), produces=(IRProperty.SSAForm, IRProperty.ClusterOutlined))
+@program_pass(
+    "OutlineClusterScopes",
+    requires=(IRProperty.SSAForm,),
+    produces=(IRProperty.SSAForm, IRProperty.ClusterOutlined, IRProperty.HardSyncallOccupancyValid),
+)
 def outline_cluster_scopes(program: Program, options: PassOptions) -> Program:
-    return outline_scopes(program, _Clusters, (ClusterScopeStmt, SpmdScopeStmt), tuple(FunctionType))
+    made = outline_scopes(program, _Clusters, (ClusterScopeStmt, SpmdScopeStmt), tuple(FunctionType))
+    # Judges know no platform: what fills another chip fails here.
+    wrong = next(launch_findings(made, (chip_of(options.platform),)), None)
+    if wrong is not None:
+        raise CompileError(wrong.message, wrong.span, wrong.hint, code="C130")
+    return made
 
 
 class _Clusters(Outliner):

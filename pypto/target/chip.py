@@ -31,6 +31,11 @@ class Chip(NamedTuple):
     buffer_ir_by_default: bool
     pipes_through_gm: bool  # whether tiles go from core to core through global memory
     lanes_start_together: bool  # whether a function of the vector core runs on both lanes, whatever it says
+    clusters: int  # of one cube core and two vector cores
+
+    def cores(self, kind: str) -> int:
+        """How many cores of a kind meet at a barrier: "mix" (clusters), "aic_only" or "aiv_only"."""
+        return self.clusters * (2 if kind == "aiv_only" else 1)
 
 
 def _casts(**pairs: str) -> Mapping[D, frozenset[D]]:
@@ -57,6 +62,7 @@ A2A3 = Chip(
     True,
     True,
     True,
+    24,
 )
 
 A5 = Chip(
@@ -96,6 +102,7 @@ A5 = Chip(
     False,
     False,
     False,
+    36,
 )
 
 CHIPS: Mapping[str, Chip] = MappingProxyType({c.name: c for c in (A2A3, A5)})

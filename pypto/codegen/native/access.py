@@ -29,6 +29,7 @@ __all__ = [
     "IfItem",
     "Item",
     "LaneOp",
+    "Meet",
     "Operand",
     "Outside",
     "ReduceOp",
@@ -268,12 +269,18 @@ class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
     `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "sum" (valid, valid in
-    the product), "element" (index, valid), "step", or the name of a reduction whose extent is empty.
+    the product), "element" (index, valid), "cores" (cores, blocks), "step", or the name of a reduction whose extent is empty.
     """
 
     what: str
     conditions: tuple[tuple[Expr, int, tuple[Expr, ...]], ...]
     guard: tuple[Expr, ...]  # checked only if all of these are positive
+    span: Span
+
+
+class Meet(NamedTuple):
+    """This block waits for all others of its launch."""
+
     span: Span
 
 
@@ -321,6 +328,6 @@ class WhileItem(NamedTuple):
 
 
 Compute = LaneOp | ReduceOp | Outside | Copies | Routine
-Item = Compute | ScalarDef | ArrayOp | ElementWrite | Check | IfItem | ForItem | WhileItem
+Item = Compute | ScalarDef | ArrayOp | ElementWrite | Check | Meet | IfItem | ForItem | WhileItem
 
 ZERO, ONE = const_index(0), const_index(1)

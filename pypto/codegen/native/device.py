@@ -19,9 +19,9 @@ from pypto.codegen.native.structure import Base
 from pypto.codegen.native.writer import Writer
 from pypto.enums import FunctionIRStage, MemorySpace
 from pypto.errors import InternalError
-from pypto.ir.expr import Expr, Var
+from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import free_vars
+from pypto.ir.rewrite import free_vars, walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
 
@@ -38,6 +38,7 @@ class DeviceCode(NamedTuple):
     touches: tuple[tuple[int, Touch], ...]
     values: dict[Var, Expr]
     stage: FunctionIRStage
+    meets: bool  # whether its blocks wait for each other: it has a parameter more, and `blocks_…` runs one of them
 
 
 def symbols_of(function: Function) -> tuple[Var, ...]:
@@ -75,15 +76,21 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     for v in (b.block, b.blocks):
         names.of[v] = f"pp_{v.name_hint}"
         parameters.append(f"const int64_t {names.of[v]}")
+    meets = any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
+    if meets:
+        functions.headers.setdefault("pypto_meet.h")
+        parameters.append("pp_party *const pp_party_")
+    fields: list[tuple[str, str]] = []
     for p in function.params:
         name = names.bind(p)
         if isinstance(p.type, TensorType):
-            parameters.append(f"{element_type(p.type.dtype)} *const {name}")
+            fields.append((f"{element_type(p.type.dtype)} *", name))
         elif isinstance(p.type, ScalarType):
-            parameters.append(f"const {C_TYPES[p.type.dtype]} {name}")
+            fields.append((f"{C_TYPES[p.type.dtype]} ", name))
         else:
             raise InternalError(f"{function.name}: parameter '{p.name_hint}' has no native form")
-    parameters += [f"const int64_t {names.bind(s)}" for s in symbols]
+    fields += [("int64_t ", names.bind(s)) for s in symbols]
+    parameters += [f"{t}const {n}" for t, n in fields]
     e = Emitter(w, names, sites, offsets, total, optimize, functions)
     stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
     w.line(f"/* {function.name}: {stage} stage */")
@@ -91,6 +98,19 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
         e.block(block)
         w.line("return 0;")
+    if meets:
+        _one_block(w, c_name(function.name), fields)
     index = {p: i for i, p in enumerate(function.params)}
     touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
-    return DeviceCode(function, w.text(), symbols, e.scratch_high, touches, e.values, function.ir_stage)
+    return DeviceCode(function, w.text(), symbols, e.scratch_high, touches, e.values, function.ir_stage, meets)
+
+
+def _one_block(w: Writer, name: str, fields: list[tuple[str, str]]) -> None:
+    """The arguments of a launch as a structure, and a function that runs one of its blocks with them."""
+    with w.block("typedef struct", tail=f"}} launch_{name};"):
+        w.all(f"{t}{n};" for t, n in fields or [("char ", "none")])
+    head = "pypto_call *call, unsigned char *mem, int64_t block, int64_t blocks, pp_party *party, const void *arguments"
+    with w.block(f"static int64_t blocks_{name}({head})"):
+        w.line(f"const launch_{name} *const a = arguments;")
+        given = ", ".join(["call", "mem", "block", "blocks", "party", *(f"a->{n}" for _, n in fields)])
+        w.line(f"return kernel_{name}({given});")

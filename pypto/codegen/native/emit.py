@@ -18,6 +18,7 @@ from pypto.codegen.native.access import (
     ForItem,
     IfItem,
     LaneOp,
+    Meet,
     Outside,
     Root,
     Routine,
@@ -165,6 +166,8 @@ class Emitter:
             self.element_write(item)
         elif isinstance(item, ArrayOp):
             write_array(self, item)
+        elif isinstance(item, Meet):
+            self.meet(item)
         else:
             raise InternalError(f"no C form of {type(item).__name__}")
 
@@ -200,6 +203,12 @@ class Emitter:
     def element_write(self, e: ElementWrite) -> None:
         self.touch(e.dst, True, False)
         self.w.line(f"{self.element(e.dst)} = {stored_text(self.expr(e.value), e.dst.dtype)};")
+
+    def meet(self, m: Meet) -> None:
+        remedy = "let every block reach each syncall, whatever the numbers are"
+        site = self.sites.add("value", f"block {{0}} has ended while {{1}} blocks wait for it at a syncall\n{remedy}", m.span)
+        with self.w.block(f"if (pp_meet(pp_party_, {site}))"):
+            self.w.line("return 1;")
 
     def check(self, c: Check) -> None:
         guard = " && ".join(f"{self.expr(g)} > 0" for g in c.guard)
@@ -418,6 +427,8 @@ def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     if what == "element":
         remedy = "fill the rest of the tile with pl.fillpad, or read what is valid"
         return "bounds", f"element {{0}} of axis {axis} is read, of which only {{1}} are valid\n{remedy}"
+    if what == "cores":
+        return "value", "a barrier of {0} cores in a launch of {1} blocks\nleave used_cores out, or give the number of blocks"
     if what == "step":
         return "value", STEP
     return "empty", f"{what} of an empty region has no value\nput it under an `if` that asks whether there are elements"

@@ -20,6 +20,7 @@ from pypto.codegen.native.access import (
     IfItem,
     Item,
     LaneOp,
+    Meet,
     Operand,
     Outside,
     ReduceOp,
@@ -313,7 +314,7 @@ class Nested(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-Part = Run | Nested | ScalarDef | ArrayOp | ElementWrite | Check
+Part = Run | Nested | ScalarDef | ArrayOp | ElementWrite | Check | Meet
 
 
 class Block:

@@ -27,6 +27,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.local_arrays import ArrayUses
 from pypto.ir.program import Function
+from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
@@ -77,6 +78,7 @@ class EntryWriter(TensorValues):
         self.function, self.devices = function, devices
         self.wrappers = wrappers
         self.position = ("0", "1")  # number of the block, and of all blocks, of the launch around this place
+        self.together = "1"  # blocks of the launch around this place that may wait for each other
         self.launches: list[Launch] = []
         self.arrays = ArrayUses(function)
         self.depth = 0
@@ -337,20 +339,22 @@ class EntryWriter(TensorValues):
         callee = code.function if code is not None else wrapper
         if callee is None:
             raise NotSupportedError(f"a call of '{call.op.name}' is not executed here", span, "call kernels, or make it inline")
-        outer = self.position
+        outer = self.position, self.together
         count = call.attrs.get("core_num")
+        if count is not None and self.meets(call.op.name):
+            self.together, count = self.count(count, span), None
         with nullcontext() if count is None else self.blocks(count, span):
             if code is not None:
                 self.kernel(code, call, span)
             else:
                 self.expand(callee, call, span)
-        self.position = outer
+        self.position, self.together = outer
         self.bind_results(var, callee, call)
 
     def kernel(self, code: DeviceCode, call: Call, span: Span) -> None:
         """A device function, called."""
         callee = code.function
-        arguments = ["call", "mem", *self.position]
+        arguments: list[str] = []
         known: dict[Var, Expr] = {}
         roots: list[int | None] = []
         for p, a in zip(callee.params, call.args, strict=True):
@@ -365,9 +369,17 @@ class EntryWriter(TensorValues):
                 arguments.append(self.expr(a))
                 roots.append(None)
         arguments += [self.expr(known[s]) for s in code.symbols]
-        self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0))
+        self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.meets))
+        name = c_name(callee.name)
         with self.w.block(""):
-            self.w.line(f"const int64_t failed = kernel_{c_name(callee.name)}({', '.join(arguments)});")
+            if code.meets:
+                what = "no memory or threads for {0} blocks that wait for each other\nlaunch fewer blocks"
+                site = self.sites.add("memory", what, span)
+                self.w.line(f"const launch_{name} launch = {{{', '.join(arguments) or '0'}}};")
+                run = f"pp_together(call, mem, {self.together}, {code.scratch}, blocks_{name}, &launch, {site})"
+            else:
+                run = f"kernel_{name}({', '.join(['call', 'mem', *self.position, *arguments])})"
+            self.w.line(f"const int64_t failed = {run};")
             self.w.line("if (failed) {")
             self.w.line("    return failed;")
             self.w.line("}")
@@ -392,15 +404,33 @@ class EntryWriter(TensorValues):
             self.body(callee.body)
         self.returned, self.names.of = returned, names
 
-    @contextmanager
-    def blocks(self, count: Expr | int, span: Span) -> Iterator[None]:
-        """A loop over the blocks of a launch around what is written inside."""
-        block, blocks = self.names.fresh("block_"), self.names.fresh("blocks_")
+    def meets(self, callee: str) -> bool:
+        """Whether the blocks of a launch wait for each other: all of them are under way at once."""
+        if callee in self.devices:
+            return self.devices[callee].meets
+        calls = [n for n in walk(self.wrappers[callee].body) if isinstance(n, Call)] if callee in self.wrappers else []
+        if not any(self.meets(n.op.name) for n in calls):
+            return False
+        asking = next((n for n in calls if n.op.name.endswith("get_block_idx")), None)
+        if asking is not None:
+            what = "the number of a block outside of the kernel, whose blocks wait for each other, is not executed"
+            raise NotSupportedError(what, asking.span, "ask for it in the kernel: pl.get_block_idx()")
+        return True
+
+    def count(self, count: Expr | int, span: Span) -> str:
+        """The number of blocks of a launch, checked."""
+        blocks = self.names.fresh("blocks_")
         self.w.line(f"const int64_t {blocks} = {count if isinstance(count, int) else self.expr(count)};")
         site = self.sites.add("value", "a launch of {0} blocks\nask first, with an `if`, whether there are any", span)
         self.w.line(f"if ({blocks} < 1) {{")
         self.w.line(f"    return pp_fault(call, {site}, {blocks}, 0, 0);")
         self.w.line("}")
+        return blocks
+
+    @contextmanager
+    def blocks(self, count: Expr | int, span: Span) -> Iterator[None]:
+        """A loop over the blocks of a launch around what is written inside."""
+        block, blocks = self.names.fresh("block_"), self.count(count, span)
         self.depth += 1
         with self.w.block(f"for (int64_t {block} = 0; {block} < {blocks}; ++{block})"):
             self.position = (block, blocks)

@@ -6,37 +6,36 @@ ended when the next begins, so that nobody waits, and nothing is left of task id
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pypto.dtypes import DataType
 from pypto.errors import NotSupportedError
 from pypto.ir.expr import Call, Submit, TupleGetItemExpr, Var
 from pypto.ir.node import Attrs
 from pypto.ir.program import Function
-from pypto.ir.rewrite import Mutator, defined_vars, walk
-from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt
-from pypto.ir.types import ScalarType, TupleType, Type
+from pypto.ir.rewrite import Mutator, walk
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, WhileStmt, YieldStmt
+from pypto.ir.types import ArrayType, ScalarType, TupleType, Type
 
 __all__ = ["in_program_order"]
+
+V = TypeVar("V", bound=Var)
 
 
 def in_program_order(f: Function) -> Function:
     """The function without launches of tasks; itself if it has none."""
-    if not any(isinstance(n, Submit) for n in walk(f.body)):
+    if not any(isinstance(n, Submit) or (isinstance(n, Call) and _is_task(n.type)) for n in walk(f.body)):
         return f
-    made = f.replace(body=_InOrder().body(f.body))
-    for v in defined_vars(made.body):
-        if _is_task(v.type):
-            raise NotSupportedError(
-                f"'{v.name_hint}', a task id that control flow hands on, is not executed on the host",
-                v.span,
-                "tasks run in program order here: leave the id and what waits for it out",
-            )
-    return made
+    return f.replace(body=_InOrder().body(f.body))
 
 
 def _is_task(t: Type) -> bool:
-    return isinstance(t, ScalarType) and t.dtype is DataType.TASK_ID
+    """Whether a value is a task id, or an array of them."""
+    return isinstance(t, (ScalarType, ArrayType)) and t.dtype is DataType.TASK_ID
+
+
+def _kept(variables: tuple[V, ...]) -> tuple[V, ...]:
+    return tuple(v for v in variables if not _is_task(v.type))
 
 
 class _InOrder(Mutator):
@@ -58,8 +57,24 @@ class _InOrder(Mutator):
             self.single.add(var)
         return s.replace(var=var, value=call)
 
-    def visit_eval_stmt(self, s: EvalStmt) -> Stmt:
+    def visit_eval_stmt(self, s: EvalStmt) -> Any:
+        if _is_task(s.expr.type):
+            return None
         return s.replace(expr=self._call(s.expr)) if isinstance(s.expr, Submit) else self.rebuild(s)
+
+    # What control flow hands on.
+
+    def visit_yield_stmt(self, s: YieldStmt) -> Any:
+        return self.rebuild(s.replace(value=tuple(v for v in s.value if not _is_task(v.type))))
+
+    def visit_if_stmt(self, s: IfStmt) -> Any:
+        return self.rebuild(s.replace(return_vars=_kept(s.return_vars)))
+
+    def visit_for_stmt(self, s: ForStmt) -> Any:
+        return self.rebuild(s.replace(return_vars=_kept(s.return_vars), iter_args=_kept(s.iter_args)))
+
+    def visit_while_stmt(self, s: WhileStmt) -> Any:
+        return self.rebuild(s.replace(return_vars=_kept(s.return_vars), iter_args=_kept(s.iter_args)))
 
     def visit_tuple_get_item_expr(self, e: TupleGetItemExpr) -> Any:
         whole = self.visit(e.tuple)

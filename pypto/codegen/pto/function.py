@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pypto.codegen.pto.elements import elements, moves, unit
-from pypto.codegen.pto.local_arrays import LocalArrays
+from pypto.codegen.pto.system import System
 from pypto.codegen.pto.text import Text, Value
 from pypto.codegen.pto.types import partition_type, pointer, scalar_type, view_type
 from pypto.dtypes import DataType
@@ -57,7 +57,7 @@ _OUT = "write it into a pl.Out tensor with pl.write"
 _APART = "write what the cube computes and what the vector unit computes as kernels of their own"
 
 
-class FunctionText(LocalArrays):
+class FunctionText(System):
     """Writes a function; stages say what calls become."""
 
     def __init__(self, f: Function, arch: str, locations: bool) -> None:
@@ -126,6 +126,9 @@ class FunctionText(LocalArrays):
         if known is None:
             raise InternalError(f"{self.f.name}: {e!r} does not stand for a tensor parameter")
         return known
+
+    def tensor_pointer(self, e: Expr) -> Value:
+        return self.pointers[self.tensor(e)]
 
     def view(self, p: Var) -> Value:
         """The view of a whole tensor, made at the function's head where it is first needed."""

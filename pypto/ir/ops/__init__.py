@@ -34,6 +34,7 @@ from pypto.ir.ops import (
     reduce,
     scatters,
     sorting,
+    system,
     trigonometry,
     views,
 )
@@ -64,6 +65,7 @@ ALL: tuple[OpDef, ...] = (
     *lanes.OPS,
     *pipes.OPS,
     *arrays.OPS,
+    *system.OPS,
     *buffer.OPS,
 )
 TABLE: Mapping[str, OpDef] = MappingProxyType({op.name: op for op in ALL})
@@ -87,6 +89,7 @@ DSL: tuple[Dsl, ...] = (
     *lanes.DSL,
     *pipes.DSL,
     *arrays.DSL,
+    *system.DSL,
 )
 _DSL_TABLE: Mapping[tuple[str, str], Dsl] = MappingProxyType({(space, d.name): d for d in DSL for space in d.namespaces})
 

@@ -3,7 +3,7 @@
 Codes: 620 a region in a function that is no kernel, 621 `aiv_shard` or `aic_gather` outside of a region, 622 one that does
 not fit its region, 623 a product inside of a region, 624 a reduction along the axis that the lanes share, 625 vector work
 outside of the regions of a kernel, 626 a value of the matrix unit that comes in whole, 627 a value that leaves without
-`aic_gather`, 628 an operand on the wrong side, 629 a whole that is used before it is one.
+`aic_gather`, 628 an operand on the wrong side, 629 a whole that is used before it is one, 630 a barrier inside of a region.
 Values are judged once they are tiles; before that, only where operators stand.
 """
 
@@ -18,6 +18,7 @@ from pypto.ir.expr import Call, Var
 from pypto.ir.node import Node
 from pypto.ir.opdef import Matmul, OpDef, Reduce, Special
 from pypto.ir.ops.lanes import GATHER, SHARD
+from pypto.ir.ops.system import MEET
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import ShapedType, TensorType, TileType
 from pypto.ir.stmt import (
@@ -119,7 +120,10 @@ def _operators(r: SplitAivScopeStmt) -> Iterator[Diagnostic]:
     top = {id(s) for s in flatten_to_stmts(r.body)}
     axis = _AXIS.get(r.split)
     for s, call, op in _applied(r.body):
-        if core_of(op) is Core.CUBE:
+        if kind_of(op) == MEET:
+            what = f"{op.name} inside of a vector-lane region: the lanes would reach it one after the other"
+            yield _finding(630, what, call.span, "put it before or behind the region: both lanes reach it once")
+        elif core_of(op) is Core.CUBE:
             what = f"{op.name} inside of a vector-lane region: products are made by the matrix unit, once for both lanes"
             yield _finding(623, what, call.span, "make the product before the region, and take this lane's half: pl.aiv_shard(x)")
         elif isinstance(op.semantics, Reduce) and axis is not None and _reduced(call, op.semantics) == axis:

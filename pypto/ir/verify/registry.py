@@ -56,6 +56,7 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.MixedKernelExpanded: "cores.mixed_kernel_expanded",
         P.VectorKernelSplit: "cores.vector_kernel_split",
         P.AivSplitValid: "lane_regions.aiv_split_valid",
+        P.HardSyncallOccupancyValid: "syncalls.hard_syncall_occupancy_valid",
         P.TensorViewCanonical: "tensor_views.tensor_view_canonical",
         P.AssignTypeSymmetry: "types.assign_type_symmetry",
         P.TileStorageLegalized: "tile_storage.tile_storage_legalized",

@@ -69,7 +69,11 @@ FAMILIES = {
 }
 # Functions that no program draws, each with why.
 _PIPES = "pipes join functions of two cores, which only programs of hand-written functions have"
+_ALONE = "it concerns other cores or tasks, and changes no number: programs/test_barriers.py has it"
 NOT_DRAWN = {
+    **dict.fromkeys(("sync_set", "sync_wait", "set_ffts", "task_dummy"), _ALONE),
+    **dict.fromkeys(("make_context", "async_prefetch", "session", "wait"), _ALONE),
+    "syncall": "blocks that wait for each other are no task for the twin: programs/test_barriers.py has them",
     "alloc": "only printed programs say it",
     "batch_matmul_acc": "it is refused, with a loop as its remedy",
     **dict.fromkeys((d.name for d in pipes.DSL), _PIPES),

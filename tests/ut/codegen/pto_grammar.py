@@ -330,6 +330,14 @@ class _Judge(Rules):
     def on_pto_store_scalar(self, op: Op) -> None:
         self.need(op, pointer_of(op.types[1]) == op.types[0], "the value's type is not the element's")
 
+    def on_pto_syncall(self, op: Op) -> None:
+        """Nothing to judge: it names no value."""
+
+    on_pto_sync_set = on_pto_sync_wait = on_pto_syncall
+
+    def on_pto_set_ffts(self, op: Op) -> None:
+        self.need(op, pointer_of(op.types[0]) is not None, f"operand of type {op.types[0]}")
+
     def on_pto_declare_local_array(self, op: Op) -> None:
         """Its type says everything."""
 

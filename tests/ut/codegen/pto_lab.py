@@ -135,7 +135,7 @@ class _Texts(interpreter._Run):
                 self.ran.refused[f.name] = e
         if f.name not in self.parsed:
             return super().enter(f, args, position, on_core, span)
-        machine = Machine(self.parsed[f.name], _operands(f, args), _launch(position))
+        machine = Machine(self.parsed[f.name], _operands(f, args), _launch(position), position.party)
         machine.run()
         self.ran.executed.update(machine.executed)
         returned = [s for s in walk(f.body) if isinstance(s, ReturnStmt)]

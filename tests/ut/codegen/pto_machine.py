@@ -20,6 +20,7 @@ from pto_types import array_of, tile_of
 
 from pypto.debug.memory import Arena
 from pypto.debug.scalars import cast, fit
+from pypto.span import Span
 
 __all__ = ["Machine"]
 
@@ -84,8 +85,8 @@ _BITS = {8: "u1", 16: "u2", 32: "u4"}
 class Machine:
     """One execution of a function."""
 
-    def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int]) -> None:
-        self.f = f
+    def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int], party: Any = None) -> None:
+        self.f, self.party = f, party
         given = iter(args)
         self.values: dict[str, Any] = {n: launch[n] if n in HIDDEN else next(given) for n, _ in f.arguments}
         for name, value in list(self.values.items()):
@@ -235,6 +236,17 @@ class Machine:
         assert t.v_row is not None
         assert t.v_col is not None
         return handle_at(op.results[0], t, source.arena, base, (t.v_row, t.v_col))
+
+    # -- between cores --
+
+    def on_pto_syncall(self, op: Op) -> None:
+        if self.party is not None:
+            self.party.meet(Span.unknown())
+
+    def on_pto_sync_set(self, op: Op) -> None:
+        """Cores run one after the other."""
+
+    on_pto_sync_wait = on_pto_set_ffts = on_pto_sync_set
 
     # -- arrays of scalars --
 

@@ -308,11 +308,32 @@ def _arith(r: _Lines, op: Op, m: re.Match[str]) -> None:
         op.types[0] = "i1"
 
 
+def _event(r: _Lines, op: Op, m: re.Match[str]) -> None:
+    op.name = m["op"]
+    op.operands = [m["a"]] if m["a"] else []
+    op.types = ["index"] * len(op.operands)
+
+
 _R = rf"(?P<result>{NAME}) = "
 _TILE = r"(?P<tile>!pto\.tile_buf<.*>)"
 _ELEMENT = rf"(?P<a>{NAME})\[(?P<b>{NAME})\] : (?P<pointer>!pto\.ptr<\w+>)"
 _ARRAY = r"(?P<array>!pto\.local_array<\d+x\w+>)"
 _FORMS = [
+    (
+        re.compile(
+            r"pto\.syncall\(\) mode = #pto\.sync_all_mode<hard>, core_type = #pto\.sync_core_type<(?:mix|aic_only|aiv_only)>"
+        ),
+        _named("pto.syncall", "", ""),
+    ),
+    (
+        re.compile(
+            rf"(?P<op>pto\.sync\.(?:set|wait)) <PIPE_(?:MTE[123]|M|V|S|FIX|ALL)>, (?:1?\d|(?P<a>{NAME}))"
+            r"(?: \{(?:ffts_mode = [012] : i32)?"
+            r"(?:, )?(?:core_type = #pto\.sync_core_type<(?:mix|aic_only|aiv_only)>)?\})?"
+        ),
+        _event,
+    ),
+    (re.compile(rf"pto\.set_ffts (?P<a>{NAME}) : (?P<type>!pto\.ptr<\w+>)"), _named("pto.set_ffts", "a", "type")),
     (re.compile(_R + rf"pto\.declare_local_array -> {_ARRAY}"), _named("pto.declare_local_array", "", "", "array")),
     (
         re.compile(_R + rf"pto\.local_array_get (?P<a>{NAME})\[(?P<b>{NAME})\] : {_ARRAY} -> (?P<type>\w+)"),

@@ -95,9 +95,10 @@ def test_stages_and_arity() -> None:
     assert registry.get_op_ir_stage("tile.add") is OpIRStage.Functional
     assert registry.get_op_ir_stage("buffer.add") is OpIRStage.Buffer
     with_result = {"alloc", "subview", "reshape", "get_block_idx", "get_block_num", "get_subblock_idx"}
-    acts = {"push", "free", "initialize_pipe"}
+    acts = {"push", "free", "initialize_pipe", "meet", "flag"}
     for o in ops.ALL:
-        functional = o.level != "buffer" and getattr(o.semantics, "kind", "") not in acts
+        acts_only = getattr(o.semantics, "kind", "") in acts or o.name == "prefetch.wait"
+        functional = o.level != "buffer" and not acts_only
         want = int(functional or (o.level == "buffer" and o.concept in with_result))
         assert registry.get_op_output_arity(o.name) == want, o.name
 
