@@ -159,14 +159,18 @@ class Handles:
                 self.wanted[v] = root, matrix_valid(t)
                 self._say(*self.wanted[v], span)
             return root
-        if -1 in have.valid_shape or _bytes(t) != _size(d) or self._offset(v, t) != 0:
+        if _bytes(t) != _size(d) or self._offset(v, t) != 0:
             what = f"'{v.name_hint}' shares storage without an address in a way that has no .pto form"
             raise NotSupportedError(what, v.span, _PLANNER)
-        return self._relabelled(v.name_hint, root, have, span)
+        return self._relabelled(v.name_hint, root, have, matrix_valid(t), span)
 
-    def _relabelled(self, name: str, source: Value, d: BufferType, span: Span) -> Value:
-        made = self.handle(name, d)
+    def _relabelled(self, name: str, source: Value, d: BufferType, valid: Pair, span: Span) -> Value:
+        """A relabel has no operands for extents known at run time: nothing of it is valid until that is said."""
+        varies = -1 in d.valid_shape
+        made = self.handle(name, d.replace(valid_shape=(-1, -1)) if varies else d)
         self.text.text.treshape(made, source, span)
+        if varies:
+            self.text.text.set_validshape(made, [self.text.index(n) for n in valid], span)
         return made
 
     # -- views --
@@ -221,12 +225,15 @@ class Handles:
             self.of[v] = self._static(self.tile(source, span), descriptor(t), v, span)
 
     def _static(self, source: Value, d: BufferType, v: Expr, span: Span) -> Value:
-        """A relabel, which has no operands for extents known at run time."""
+        """A relabel of what may be a window, of constant extents."""
         if -1 in d.valid_shape:
             name = v.name_hint if isinstance(v, Var) else "a tile"
             what = f"'{name}', which is seen another way and valid as far as run-time numbers say, has no .pto form"
             raise NotSupportedError(what, span, "copy it into a tile of its own first")
-        return self._relabelled(v.name_hint if isinstance(v, Var) else "view", source, d, span)
+        rows, cols = d.valid_shape
+        return self._relabelled(
+            v.name_hint if isinstance(v, Var) else "view", source, d, (const_index(rows), const_index(cols)), span
+        )
 
     def retyped(self, v: Var, d: BufferType, valid: Pair, name: str, span: Span) -> Value:
         """The bytes of a tile under another descriptor of their size."""

@@ -287,9 +287,10 @@ class _Judge(Rules):
         place: Place = self.places[op.operands[0]]
         self.need(op, a.loc == b.loc and a.bytes == b.bytes, "expects src and dst to have the same total byte size")
         self.need(op, (a.slayout == "none_box") == (b.slayout == "none_box"), "one side is boxed")
-        self.need(op, None not in b.valid, "a relabel has no valid operands: its extents must be static")
         self.need(op, bool(place.moving) or place.dense, "a relabel of a window with gaps")
-        self.set_extents(op, op.results[0], b, ["", ""])
+        # It has no operands for extents: of what the type leaves open nothing is valid until that is said.
+        self.extents[op.results[0]] = (b.v_row or 0, b.v_col or 0)
+        self.need(op, b.valid == (None, None) or None not in b.valid, "an extent that cannot be said")
         self.places[op.results[0]] = place.relabelled(b)
         if a.dtype == "ui8" and b.dtype != "ui8":
             self.relabels.add(op.results[0])

@@ -233,9 +233,7 @@ class Machine:
             size = int(source.window.max()) + source.tile.size - base
         if t.bytes != size or source.tile.bytes != size:
             raise MachineError(f"{source.name}, {size} bytes, is no {t.bytes} bytes without gaps")
-        assert t.v_row is not None
-        assert t.v_col is not None
-        return handle_at(op.results[0], t, source.arena, base, (t.v_row, t.v_col))
+        return handle_at(op.results[0], t, source.arena, base, (t.v_row or 0, t.v_col or 0))
 
     # -- between cores --
 

@@ -76,6 +76,21 @@ def test_windows() -> None:
     everywhere(params, body, *([normal(32, 64), blank(64, 64), r, n] for r, n in ((0, 32), (16, 3))))
 
 
+def test_columns_of_run_time_numbers_seen_as_rows() -> None:
+    """Where an allocation has no address, a tile in it that is seen another way says how far it is valid."""
+    params = f"x: {t(32, 64)}, o: pl.Out[{t(32, 64)}], n: pl.Scalar[pl.INDEX]"
+    body = """
+    a = pl.load(x, [0, 0], [32, 64], valid_shape=[n, 64])
+    scratch = pl.create_tile([32, 64], dtype=pl.FP32)
+    mean = pl.mul(pl.row_sum(a, scratch), 0.5)
+    for i in pl.range(3):
+        mean = pl.maximum(pl.add(mean, mean), pl.row_max(a, scratch))
+    pl.store(pl.row_expand_sub(a, mean), [0, 0], o)
+    """
+    for ran in everywhere(params, body, *([normal(32, 64), blank(32, 64), n] for n in (32, 5, 0))):
+        assert "pto.treshape" in ran.texts["k"] or "addr = " in ran.texts["k"]
+
+
 def test_extents_that_change_on_some_ways() -> None:
     """What a branch or a loop says of a tile's extents is not known behind it, nor at the next beginning of the loop."""
     params = f"x: {t(16, 32)}, o: pl.Out[{t(96, 32)}], n: pl.Scalar[pl.INDEX], f: pl.Scalar[pl.BOOL]"
