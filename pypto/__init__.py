@@ -16,12 +16,12 @@ _FACADE = Facade(
     __name__,
     (
         ("pypto.errors", "Error InternalError PyptoWarning"),
+        ("pypto.jit", "PrecompilePool Precompiled precompile"),
         ("pypto.runtime.stats", "CacheStats cache_stats"),
     ),
     modules="backend errors ir language runtime testing",
     optional={
         "CacheConfig": ("pypto.jit", "CacheConfig", "set PYPTO_CACHE and PYPTO_CACHE_DIR"),
-        "PrecompilePool": ("pypto.jit", "PrecompilePool", "call kernel.compile(...) for each kernel"),
         "codegen": ("pypto.codegen", "", "compile a kernel with `kernel.compile(...)`"),
         "configure_cache": ("pypto.jit", "configure_cache", "set PYPTO_CACHE and PYPTO_CACHE_DIR"),
         "jit": ("pypto.jit", "", "decorate kernels with pypto.language.jit"),

@@ -8,14 +8,18 @@ No other module touches `os.environ`; `tests/ut/test_layers.py` holds that.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 from pypto.errors import ConfigError
 
-__all__ = ["ALL", "Option", "environment"]
+__all__ = ["ALL", "Option", "environment", "settings", "under"]
 
 T = TypeVar("T")
+# The options that another process sent along with its work; None: those of this process.
+_sent: ContextVar[Mapping[str, str] | None] = ContextVar("pypto.settings", default=None)
 
 
 class Option(Generic[T]):
@@ -27,7 +31,8 @@ class Option(Generic[T]):
 
     def text(self) -> str | None:
         """The raw text, or None where the variable is unset or empty."""
-        return os.environ.get(self.name) or None
+        sent = _sent.get()
+        return (os.environ if sent is None else sent).get(self.name) or None
 
     def get(self) -> T:
         text = self.text()
@@ -127,3 +132,18 @@ WARNING_LEVEL = Option(
 )
 
 ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))
+
+
+def settings() -> dict[str, str]:
+    """The texts of all options that are set now: what work that is done elsewhere needs to know of them."""
+    return {o.name: text for o in ALL if (text := o.text()) is not None}
+
+
+@contextmanager
+def under(sent: Mapping[str, str]) -> Iterator[None]:
+    """Options are `sent` instead of those in the environment, in this thread or task."""
+    token = _sent.set(sent)
+    try:
+        yield
+    finally:
+        _sent.reset(token)

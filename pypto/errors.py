@@ -15,7 +15,11 @@ line, a caret, the help.  Every class pickles to an equal object, so that an err
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from pypto.span import Span
 
@@ -244,3 +248,42 @@ class InternalError(RuntimeError):
 
 class PyptoWarning(UserWarning):
     """Category of every warning that pypto issues."""
+
+
+class Caution(NamedTuple):
+    """A warning that has not been issued yet."""
+
+    text: str
+    filename: str
+    line: int
+
+    def issue(self) -> None:
+        warnings.warn_explicit(self.text, PyptoWarning, self.filename, self.line)
+
+
+_held: ContextVar[list[Caution] | None] = ContextVar("pypto.warnings", default=None)
+
+
+def caution(text: str, filename: str, line: int) -> None:
+    """Issue a PyptoWarning at a place; inside `cautions_held`, keep it for whoever the work is done for."""
+    held = _held.get()
+    if held is None:
+        Caution(text, filename, line).issue()
+    else:
+        held.append(Caution(text, filename, line))
+
+
+def holding() -> bool:
+    """Whether warnings are kept here for somebody else."""
+    return _held.get() is not None
+
+
+@contextmanager
+def cautions_held() -> Iterator[list[Caution]]:
+    """The warnings of this thread or task, instead of issuing them, until the block ends."""
+    found: list[Caution] = []
+    token = _held.set(found)
+    try:
+        yield found
+    finally:
+        _held.reset(token)

@@ -3,7 +3,8 @@
 In: an IR node.  Out: MessagePack; the first occurrence of a node is `{"id", "type", "fields"}`, later ones are `{"ref"}`, so
 that sharing survives; types are `{"type_kind", ...}` by value.  Both directions run once over the tree, driven by
 msgpack's hooks and the fields that each node class declares: no recursion, no table of node kinds.
-Invariant: equal programs give equal bytes wherever they were built: no files, no lines, no object identities.
+Invariant: equal programs give equal bytes wherever they were built: no files, no lines, no object identities (but where they
+are asked for, for a compilation in another process).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pypto.ir.expr import GlobalVar, IRNode, Op
 from pypto.ir.node import Node
 from pypto.ir.serialization_forms import LONGEST, TAGS, class_named, form_of, is_plain_index, kind_of, refuse
 from pypto.ir.types import Type
+from pypto.span import Span
 
 __all__ = ["SCHEMA", "deserialize", "deserialize_from_file", "serialize", "serialize_to_file"]
 
@@ -27,12 +29,15 @@ SCHEMA = 1
 _WIDEST = 32  # no map has more keys
 
 
-def serialize(node: IRNode) -> bytes:
-    """The bytes of a node and everything below it; TypeError for anything that is not a node, SerializationError for what
-    cannot be written (integers beyond 64 bits, attribute values of foreign types, nesting beyond some 170 statements)."""
+def serialize(node: IRNode, *, positions: bool = False) -> bytes:
+    """The bytes of a node and everything below it; with `positions`, its files and lines as well.
+
+    TypeError for anything that is not a node, SerializationError for what cannot be written (integers beyond 64 bits,
+    attribute values of foreign types, nesting beyond some 170 statements).
+    """
     if not isinstance(node, IRNode):
         raise TypeError(f"serialize takes an IR node, not {type(node).__name__}")
-    encoder = _Encoder()
+    encoder = _Encoder(positions)
     packer = msgpack.Packer(default=encoder.encode)
     try:
         packed: bytes = packer.pack({"schema": SCHEMA, **encoder.node(node)})
@@ -94,11 +99,14 @@ def deserialize_from_file(path: str | Path) -> IRNode:
 class _Encoder:
     """Called by msgpack for each object it does not know, in the order of the bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, positions: bool) -> None:
+        self.positions = positions
         self.ids: dict[int, int] = {}  # of objects that the root keeps alive
         self.types: dict[int, dict[str, Any]] = {}
 
     def encode(self, n: Any) -> Any:
+        if type(n) is Span:
+            return self.span(n)
         if isinstance(n, Type):
             return self.type(n)
         if isinstance(n, Op):
@@ -109,6 +117,11 @@ class _Encoder:
                 return {"ref": known}
             return n.value if is_plain_index(n) else self.node(n)  # type: ignore[attr-defined]
         raise SerializationError(f"a value of type {type(n).__name__} cannot be serialized")
+
+    def span(self, s: Span) -> tuple[Any, ...] | None:
+        if self.positions and s.is_valid():
+            return (s.source, s.ordinal, s.filename, s.begin_line, s.begin_column, s.end_line, s.end_column)
+        return None if s.source < 0 and s.ordinal < 0 else (s.source, s.ordinal)
 
     def node(self, n: Node) -> dict[str, Any]:
         number = self.ids[id(n)] = len(self.ids)

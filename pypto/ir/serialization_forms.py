@@ -62,8 +62,9 @@ def is_plain_index(n: Any) -> bool:
     return type(n) is ConstInt and n.dtype is DataType.INDEX and n.span.source < 0 and n.span.ordinal < 0
 
 
-def _encode_span(s: Span) -> tuple[int, int] | None:
-    return None if s.source < 0 and s.ordinal < 0 else (s.source, s.ordinal)
+def _encode_span(s: Span) -> Span | None:
+    """The encoder decides how much of a place travels."""
+    return None if s is _UNKNOWN else s
 
 
 def _encode_many(values: tuple[Any, ...]) -> Any:
@@ -109,9 +110,13 @@ def _expect(kind: type, what: str) -> Decode:
 def _decode_span(v: Any) -> Span:
     if v is None:
         return _UNKNOWN
-    if type(v) is not tuple or len(v) != 2 or type(v[0]) is not int or type(v[1]) is not int:
-        refuse("must be a span: nothing, or two integers")
-    return Span("", -1, -1, source=v[0], ordinal=v[1])
+    if type(v) is not tuple or len(v) not in (2, 7) or any(type(x) is not int for x in (*v[:2], *v[3:])):
+        refuse("must be a span: nothing, or two integers, with a file and four integers where lines travel")
+    if len(v) == 2:
+        return Span("", -1, -1, source=v[0], ordinal=v[1])
+    if type(v[2]) is not str:
+        refuse(f"must be the name of a file, got {kind_of(v[2])}")
+    return Span(v[2], v[3], v[4], v[5], v[6], v[0], v[1])
 
 
 def _decode_dtype(v: Any) -> DataType:

@@ -14,7 +14,16 @@ from pypto.jit.function import JITFunction
 __all__ = ["JITFunction", "jit"]
 
 _FACADE = Facade(
-    __name__, (("pypto.jit.compiled", "CompiledProgram"), ("pypto.jit.programs", "compile_program")), modules="programs"
+    __name__,
+    (
+        ("pypto.jit.batch", "PrecompileRequest"),
+        ("pypto.jit.compiled", "CompiledProgram"),
+        ("pypto.jit.pool", "PrecompilePool"),
+        ("pypto.jit.precompilation", "precompile"),
+        ("pypto.jit.programs", "compile_program"),
+        ("pypto.jit.work", "Precompiled"),
+    ),
+    modules="programs",
 )
 
 

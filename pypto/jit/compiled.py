@@ -30,7 +30,7 @@ class CompiledProgram(Stages):
         super().__init__(artifact, request)
         self.record = record
         self.platform, self.locate = request.options.platform, request.locate
-        self._directory = artifact.path
+        self._directory, self._is_stored = artifact.path, not artifact.private
         self.entry: Any = None  # of the launcher, made by the first direct call
         self.plan = KernelPlan.from_bytes(artifact.read("plan.msgpack"))
         self.library = library(artifact)
@@ -43,6 +43,11 @@ class CompiledProgram(Stages):
         from pathlib import Path
 
         return Path(self._directory)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether other processes find the artifact."""
+        return self._is_stored
 
     def export(self, directory: str) -> None:
         """Put copies of the artifact's files into a directory, which becomes `output_dir`."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import _thread
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pypto.config import NATIVE_OPT
 from pypto.errors import ArgumentTypeError, ArgumentValueError
@@ -20,6 +20,7 @@ from pypto.jit.identity import code_identity, has_changed, make_record
 from pypto.jit.request import Request
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
+from pypto.runtime.entry import Entry
 from pypto.runtime.launch import Launcher, launcher
 from pypto.runtime.record import Record
 from pypto.runtime.store import Store, default_store
@@ -28,10 +29,24 @@ from pypto.runtime.toolchain import Toolchain, find
 if TYPE_CHECKING:
     from pypto.jit.compiled import CompiledProgram
     from pypto.jit.function import JITFunction
-    from pypto.runtime.entry import Entry
 
-__all__ = ["NEEDS", "build_shared", "entry_of", "obtain", "parameter_needed", "the_launcher", "with_static"]
+__all__ = [
+    "NEEDS",
+    "WATCHED",
+    "Asked",
+    "build_shared",
+    "entry_of",
+    "known",
+    "noted",
+    "obtain",
+    "parameter_needed",
+    "resolve",
+    "the_launcher",
+    "with_static",
+]
 
+T = TypeVar("T")
+WATCHED = "a PassContext with instruments watches the compilation"
 NEEDS = ("plan.msgpack", "kernel.so")  # of an artifact, for a warm call
 _STATIC = "static"
 _launcher: list[Launcher] = []
@@ -65,30 +80,47 @@ def entry_of(compiled: CompiledProgram) -> Any:
     return compiled.entry
 
 
+class Asked(NamedTuple):
+    """A request with its identity, and what would answer it."""
+
+    store: Store
+    toolchain: Toolchain
+    code: str
+    record: Record
+    request: Request
+
+
 def obtain(
     kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions
 ) -> tuple[CompiledProgram, bool]:
     """The kernel for these arguments, and whether later calls may use it without asking."""
     stats.count("requests")
+    context = CURRENT.get()
+    if context is not None and context.is_diagnostic:
+        stats.bypass(WATCHED)
+        return resolve(kernel, dependencies, arguments, options, _private), False
+    return resolve(kernel, dependencies, arguments, options, lambda asked: _shared(kernel, asked)), True
+
+
+def resolve(
+    kernel: JITFunction,
+    dependencies: Dependencies,
+    arguments: dict[str, Argument],
+    options: PassOptions,
+    answer: Callable[[Asked], T],
+) -> T:
+    """`answer` of the request, with parameters that the language needs as constants made constants."""
     store = default_store()
     optimize = NATIVE_OPT.get() == "1"
     toolchain = find(store)
     code = code_identity(store)
-    context = CURRENT.get()
     while True:
         request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize, dependencies.pins)
         record = _record(request, dependencies, code, toolchain)
-        if context is not None and context.is_diagnostic:
-            stats.bypass("a PassContext with instruments watches the compilation")
-            try:
-                return _private(store, record, request, toolchain), False
-            except StaticParameterNeeded as need:
-                arguments = with_static(arguments, need.name)
-                continue
         static = kernel.static.get(record.encoded)
         if static is None:
             try:
-                return _shared(kernel, store, record, request, toolchain), True
+                return answer(Asked(store, toolchain, code, record, request))
             except StaticParameterNeeded as need:
                 static = need.name
                 kernel.static[record.encoded] = static
@@ -123,36 +155,51 @@ def _compiled(entry: Entry, record: Record, request: Request) -> CompiledProgram
     return CompiledProgram(entry, record, request)
 
 
-def _private(store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:
+def _private(asked: Asked) -> CompiledProgram:
     from pypto.jit import driver
 
-    entry = store.build_private(record.encoded, lambda d: driver.build(request, toolchain, store, d), NEEDS)
-    return _compiled(entry, record, request)
+    entry = asked.store.build_private(
+        asked.record.encoded, lambda d: driver.build(asked.request, asked.toolchain, asked.store, d), NEEDS
+    )
+    return _compiled(entry, asked.record, asked.request)
 
 
-def _shared(kernel: JITFunction, store: Store, record: Record, request: Request, toolchain: Toolchain) -> CompiledProgram:
-    known = kernel.kernels.get(record.encoded)
-    if known is not None:
+def _shared(kernel: JITFunction, asked: Asked) -> CompiledProgram:
+    found = known(kernel, asked)
+    if isinstance(found, Entry):
+        return kernel.kernels.setdefault(asked.record.encoded, _compiled(found, asked.record, asked.request))
+    return found or kernel.kernels.setdefault(asked.record.encoded, _compiled(_build(asked), asked.record, asked.request))
+
+
+def known(kernel: JITFunction, asked: Asked) -> CompiledProgram | Entry | None:
+    """What this process, or the store, has for a request; StaticParameterNeeded if that is all that is known of it."""
+    compiled = kernel.kernels.get(asked.record.encoded)
+    if compiled is not None:
         stats.count("memory_hits")
-        return known
-    needed = parameter_needed(store, record, request.arguments)
+        return compiled
+    needed = parameter_needed(asked.store, asked.record, asked.request.arguments)
     if needed:
-        raise StaticParameterNeeded(needed, request.entry)
-    entry = store.lookup(record.encoded, NEEDS) or _build(store, record, request, toolchain)
-    return kernel.kernels.setdefault(record.encoded, _compiled(entry, record, request))
+        raise StaticParameterNeeded(needed, asked.request.entry)
+    return asked.store.lookup(asked.record.encoded, NEEDS)
 
 
-def _build(store: Store, record: Record, request: Request, toolchain: Toolchain) -> Entry:
+def _build(asked: Asked) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
 
     def build(directory: str) -> None:
         from pypto.jit import driver
 
-        driver.build(request, toolchain, store, directory)
+        driver.build(asked.request, asked.toolchain, asked.store, directory)
 
-    label = f"kernel '{request.entry}'"
+    with noted(asked):
+        return build_shared(asked.store, asked.record, build, f"kernel '{asked.request.entry}'")
+
+
+@contextmanager
+def noted(asked: Asked) -> Iterator[None]:
+    """Of a request that turns out to need a constant, the store remembers that."""
     try:
-        return build_shared(store, record, build, label)
+        yield
     except StaticParameterNeeded as need:
         name = need.name
 
@@ -160,7 +207,8 @@ def _build(store: Store, record: Record, request: Request, toolchain: Toolchain)
             with open(os.path.join(directory, _STATIC), "w") as f:
                 f.write(name)
 
-        store.build_once(_note(record), note, (_STATIC,), label=label, counted=False)
+        label = f"kernel '{asked.request.entry}'"
+        asked.store.build_once(_note(asked.record), note, (_STATIC,), label=label, counted=False)
         raise
 
 

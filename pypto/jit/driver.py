@@ -16,12 +16,12 @@ from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
 from pypto.frontend.signatures import signature
-from pypto.frontend.source import Source, pinned
-from pypto.frontend.specialization import StaticArg
+from pypto.frontend.source import pinned
+from pypto.frontend.specialization import Argument, StaticArg
 from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
 from pypto.jit.device_text import assembled, device_text, file_name
-from pypto.jit.request import ProgramRequest, Request
+from pypto.jit.request import Constant, ProgramRequest, Request, Specialized
 from pypto.jit.stages import STAYS
 from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
@@ -38,7 +38,7 @@ from pypto.runtime.store import Store
 from pypto.runtime.toolchain import Toolchain
 from pypto.target import require_host
 
-__all__ = ["build", "device_files", "lower_request", "parse_request"]
+__all__ = ["build", "build_specialized", "device_files", "lower_request", "parse_request", "specialize"]
 
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 _SELECTION = "SelectBufferIRFunctions"
@@ -53,7 +53,6 @@ class LoweredRequest(NamedTuple):
     device: Program
     host: Program
     tile: Program
-    sources: tuple[Source, ...]
     stays: dict[str, str]
 
 
@@ -63,10 +62,33 @@ def parse_request(request: Request) -> ParsedKernel:
         return parse_kernel(request.source, request.arguments, options=request.decorator)
 
 
+def specialize(request: Request | ProgramRequest) -> Specialized:
+    """What of a request is left to do without its source and its values."""
+    if isinstance(request, ProgramRequest):
+        return Specialized(request.program, request.entry, None, None, request.options, request.optimize)
+    parsed = parse_request(request)
+    dtypes = {p.name: p.dtype for p in signature(request.source)}
+    parameters = tuple((n, _constant(dtypes[n], a)) for n, a in request.arguments.items())
+    numbers = {id(s): i for i, s in reversed(list(enumerate(request.sources)))}
+    # The frontend numbers sources as it meets them; a warm process knows the order of the key only.
+    sources = tuple(numbers.get(id(s), -1) for s in parsed.sources)
+    return Specialized(parsed.program, request.entry, parameters, sources, request.options, request.optimize)
+
+
+def _constant(dtype: DataType | None, argument: Argument) -> Constant | None:
+    if not isinstance(argument, StaticArg):
+        return None
+    assert dtype is not None
+    return Constant(dtype, argument.value)
+
+
 def lower_request(request: Request | ProgramRequest, watch: Watcher | None = None) -> LoweredRequest:
     """The program after all passes; `watch` sees those of the device lane."""
+    return lower_specialized(specialize(request), watch)
+
+
+def lower_specialized(request: Specialized, watch: Watcher | None = None) -> LoweredRequest:
     stats.count("pipeline_runs")
-    parsed = ParsedKernel(request.program, ()) if isinstance(request, ProgramRequest) else parse_request(request)
     tiles: list[Program] = []
     chosen: list[Program] = []
 
@@ -78,11 +100,11 @@ def lower_request(request: Request | ProgramRequest, watch: Watcher | None = Non
         if watch is not None:
             watch(number, p, program)
 
-    warn(parsed.program, DiagnosticPhase.PRE_PIPELINE)
-    lowered = lower(parsed.program, request.options, watch=keep)
+    warn(request.program, DiagnosticPhase.PRE_PIPELINE)
+    lowered = lower(request.program, request.options, watch=keep)
     warn(lowered.device, DiagnosticPhase.POST_PIPELINE)
     stays = _stays(chosen[0] if chosen else lowered.device, request.options)
-    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, parsed.sources, stays)
+    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, stays)
 
 
 def _stays(program: Program, options: PassOptions) -> dict[str, str]:
@@ -102,7 +124,15 @@ def build(
     ToolchainError T130: it is for a device; it is no artifact that could be called.
     """
     require_host(request.options.platform)
-    lowered = lower_request(request, watch)
+    build_specialized(specialize(request), toolchain, store, directory, watch)
+
+
+def build_specialized(
+    request: Specialized, toolchain: Toolchain, store: Store, directory: str, watch: Watcher | None = None
+) -> None:
+    """As `build`, of a request that the frontend is done with."""
+    require_host(request.options.platform)
+    lowered = lower_specialized(request, watch)
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
     try:
         unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
@@ -110,7 +140,7 @@ def build(
         raise nested_too_deeply(lowered.host) from None
     # The assembler first: what it refuses costs no run of the C compiler.
     files = device_files(lowered, request.options, toolchain.ptoas, directory)
-    files["plan.msgpack"] = plan_of(request, unit, lowered.sources).to_bytes()
+    files["plan.msgpack"] = plan_of(request, unit).to_bytes()
     compile_kernel(toolchain, store, unit.source, unit.routines, directory)
     for name, data in files.items():
         with open(os.path.join(directory, name), "wb") as f:
@@ -136,18 +166,17 @@ def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | N
     return files
 
 
-def plan_of(request: Request | ProgramRequest, unit: NativeUnit, parsed: tuple[Source, ...]) -> KernelPlan:
-    """The unit's facts as the launcher wants them; a static parameter keeps its place and takes one value only."""
+def plan_of(request: Specialized, unit: NativeUnit) -> KernelPlan:
+    """The unit's facts as the launcher wants them; a constant parameter keeps its place and takes one value only."""
     params: list[Param] = []
     position: list[int] = []  # of the unit's parameters among all
     compiled = iter(unit.parameters)
-    if isinstance(request, Request):
-        for name, a in request.arguments.items():
-            if isinstance(a, StaticArg):
-                params.append(ScalarParam(name, _static_dtype(request, name), a.value))
-            else:
-                position.append(len(params))
-                params.append(_param(name, next(compiled)))
+    for name, constant in request.parameters or ():
+        if constant is not None:
+            params.append(ScalarParam(name, constant.dtype, constant.value))
+        else:
+            position.append(len(params))
+            params.append(_param(name, next(compiled)))
     for p in compiled:
         position.append(len(params))
         params.append(_param(p.name, p))
@@ -159,7 +188,7 @@ def plan_of(request: Request | ProgramRequest, unit: NativeUnit, parsed: tuple[S
         None if unit.returns is None else tuple(position[i] for i in unit.returns),
         unit.scratch_bytes,
         unit.work,
-        tuple(_site(s, parsed, request) for s in unit.sites),
+        tuple(_site(s, request.sources) for s in unit.sites),
     )
 
 
@@ -169,16 +198,8 @@ def _param(name: str, p: Parameter) -> Param:
     return TensorParam(name, p.dtype, p.dims, p.direction, p.hidden)
 
 
-def _site(site: CodeSite, parsed: tuple[Source, ...], request: Request | ProgramRequest) -> Site:
-    """The frontend numbers sources as it meets them; a warm process knows the order of the key only."""
+def _site(site: CodeSite, sources: tuple[int, ...] | None) -> Site:
     number = site.source
-    if isinstance(request, Request):
-        here = parsed[number] if 0 <= number < len(parsed) else None
-        number = next((i for i, s in enumerate(request.sources) if s is here), -1)
+    if sources is not None:
+        number = sources[number] if 0 <= number < len(sources) else -1
     return Site(site.kind, site.message, number, site.ordinal)
-
-
-def _static_dtype(request: Request, name: str) -> DataType:
-    dtype = next(p.dtype for p in signature(request.source) if p.name == name)
-    assert dtype is not None
-    return dtype

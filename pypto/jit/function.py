@@ -19,15 +19,17 @@ from pypto.jit import package  # noqa: F401  (takes the stamps of the code that 
 from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
 from pypto.jit.parameters import check_call, from_arguments, from_signature, parameters_of
-from pypto.passes.context import TOKEN, PassOptions, effective
+from pypto.passes.context import TOKEN, PassOptions, capture, effective
 from pypto.target import runs_here
 
 if TYPE_CHECKING:
     from pypto.debug.memory_map import MemoryMap
     from pypto.frontend.specialization import Argument
     from pypto.ir.program import Program
+    from pypto.jit.batch import PrecompileRequest
     from pypto.jit.compiled import CompiledProgram
     from pypto.jit.generated import Generated
+    from pypto.jit.work import Precompiled
 
 __all__ = ["JITFunction"]
 
@@ -124,7 +126,8 @@ class JITFunction:
             self._parameters = parameters_of(self.source)
         return self._parameters
 
-    def _dependencies(self) -> Dependencies:
+    def dependencies(self) -> Dependencies:
+        """What the kernel's code depends on beside its arguments, as of now."""
         from pypto.jit.dispatch import the_launcher
 
         return collect(self.source, self.options, the_launcher(JITFunction).missing)
@@ -134,7 +137,7 @@ class JITFunction:
         from pypto.jit.dispatch import obtain, the_launcher
 
         launcher = the_launcher(JITFunction)
-        dependencies = self._dependencies()
+        dependencies = self.dependencies()
         options = _options(config)
         compiled, reusable = obtain(self, dependencies, arguments, options)
         self._last = compiled
@@ -164,6 +167,26 @@ class JITFunction:
         Without arrays, every tensor parameter must be fully annotated and every scalar given (or `pl.RUNTIME`).
         """
         return self._obtain(self._arguments(args, kwargs), config)
+
+    @_shortly
+    def request(self, *args: Any, config: Any = None, **kwargs: Any) -> PrecompileRequest:
+        """What `compile(...)` with these arguments would compile, under the options that are in force now.
+
+        `pypto.precompile` and pools take it.  A tensor may be an array, `pl.Tensor[[16, 64], pl.FP32]`, or anything with a
+        shape and a dtype; a number, or `pl.RUNTIME` where its value does not matter.
+        """
+        from pypto.jit.batch import PrecompileRequest
+
+        return PrecompileRequest(self, self._arguments(args, kwargs), _options(config), capture())
+
+    @_shortly
+    def precompile(self, *args: Any, config: Any = None, **kwargs: Any) -> Precompiled:
+        """Compile in this process, and keep the artifact, without loading it; arguments as for `request`."""
+        from pypto.jit.batch import work_of
+        from pypto.jit.work import Precompiled, carried_out
+
+        work = work_of(self.request(*args, config=config, **kwargs))
+        return work if isinstance(work, Precompiled) else carried_out(work)
 
     @_shortly
     def lower(self, *args: Any, config: Any = None, **kwargs: Any) -> Program:
@@ -227,13 +250,13 @@ class JITFunction:
         """Why a call with these arguments would hit or miss: the parts that differ from the nearest stored artifact."""
         from pypto.jit.explanation import explain
 
-        return explain(self, self._arguments(args, kwargs), _options(config), self._dependencies())
+        return explain(self, self._arguments(args, kwargs), _options(config), self.dependencies())
 
     def _request(self, arguments: dict[str, Argument], config: Any) -> Any:
         from pypto.config import NATIVE_OPT
         from pypto.jit.request import Request
 
-        found, optimize = self._dependencies(), NATIVE_OPT.get() == "1"
+        found, optimize = self.dependencies(), NATIVE_OPT.get() == "1"
         return Request(self.source, found.sources, self.options, arguments, _options(config), optimize, found.pins)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Argument]:

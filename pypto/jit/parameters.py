@@ -17,6 +17,7 @@ from pypto.frontend.signatures import Parameter, dynamic_dims, signature
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument, ScalarArg, TensorArg
 from pypto.language import annotations as forms
+from pypto.language.symbols import DynVar
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, TensorParam
 
 __all__ = ["check_call", "from_arguments", "from_signature", "parameters_of"]
@@ -57,30 +58,36 @@ def _entry_parameter(source: Source, p: Parameter, dynamic: Mapping[int, str]) -
 def from_arguments(function: str, parameters: tuple[Parameter, ...], values: tuple[Any, ...]) -> dict[str, Argument]:
     """The specialization of one call; ArgumentTypeError or ArgumentValueError naming parameter, expected and got.
 
-    Only shape and dtype of a tensor count, so that one without memory (torch's "meta" device) is a sample too.
+    Only shape and dtype of a tensor count, so that one without memory (torch's "meta" device), `pl.Tensor[[16, 64], pl.FP32]`,
+    or anything with a shape and a dtype is a sample too.  Beside such descriptions, not beside arrays, a number may be
+    `pl.RUNTIME`: not known yet.
     """
     out: dict[str, Argument] = {}
     for p, v in zip(parameters, values, strict=True):
-        if v is forms.RUNTIME:
+        if v is forms.RUNTIME and (p.kind == "tensor" or not _are_descriptions(parameters, values)):
             raise ArgumentTypeError(
                 f"@pl.jit function '{function}': pl.RUNTIME for '{p.name}' is a compile-time marker",
-                hint="use it in compile() or lower() without arguments",
+                hint="use it in compile() or lower() without arrays",
             )
         out[p.name] = _tensor(function, p, v) if p.kind == "tensor" else _scalar(function, p, v)
     return out
 
 
+def _are_descriptions(parameters: tuple[Parameter, ...], values: tuple[Any, ...]) -> bool:
+    """Whether no tensor is an array that a kernel could run on."""
+    from pypto.runtime.arrays import description
+
+    given = [v for p, v in zip(parameters, values, strict=True) if p.kind == "tensor"]
+    return all(isinstance(v, forms.Annotation) or description(v) is not None for v in given)
+
+
 def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
-    from pypto.runtime.arrays import element_type, without_memory
-    from pypto.runtime.validate import as_array, other_dtype, other_rank
+    from pypto.runtime.arrays import element_type
+    from pypto.runtime.validate import other_dtype, other_rank
 
     written = p.direction is not ParamDirection.In
-    described = without_memory(value)
-    if described is None:
-        array = as_array(function, p.name, value, written=written).array
-        described = array.shape, array.dtype
-    shape, stored = described
-    dtype = element_type(stored)
+    shape, stored = _described(function, p, value)
+    dtype = stored if isinstance(stored, DataType) else element_type(stored)
     if dtype is None:
         raise ArgumentTypeError(
             f"{function}: {p.name!r} has dtype {_name(stored)}, which kernels do not take", hint=_hint(p, stored, written)
@@ -101,6 +108,9 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
     dims: list[int | str] = []
     for axis, extent in enumerate(shape):
         want_d = p.dims[axis] if axis < len(p.dims) else None
+        if isinstance(extent, str) and want_d != extent:
+            what = f"{function}: {p.name!r} has no extent pl.dynamic({extent!r}) on axis {axis}"
+            raise ArgumentValueError(what, hint=f"give a number, or annotate axis {axis} of {p.name!r} with it")
         if isinstance(want_d, int) and want_d != extent:
             raise ArgumentValueError(
                 f"{function}: {p.name!r} expects {want_d} elements on axis {axis}, got {extent} (shape {list(shape)})",
@@ -108,6 +118,32 @@ def _tensor(function: str, p: Parameter, value: Any) -> TensorArg:
             )
         dims.append(extent if want_d is None else want_d)
     return TensorArg(tuple(dims), dtype, p.layout)
+
+
+def _described(function: str, p: Parameter, value: Any) -> tuple[tuple[int | str, ...], Any]:
+    """Extents (names where they stay open), and the element type as the library of the value has it."""
+    from pypto.runtime.arrays import description, without_memory
+    from pypto.runtime.validate import as_array
+
+    if isinstance(value, forms.Annotation) and value.form == "tensor":
+        dims, dtype = value.shape, value.dtype
+        if not isinstance(dtype, DataType) or not isinstance(dims, (list, tuple)):
+            what = f"{function}: {value!r} does not describe {p.name!r}"
+            raise ArgumentTypeError(what, hint="write pl.Tensor[[16, 64], pl.FP32], for example")
+        return tuple(_extent(function, p, d) for d in dims), dtype
+    found = without_memory(value) or description(value)
+    if found is not None:
+        return tuple(_extent(function, p, d) for d in found[0]), found[1]
+    array = as_array(function, p.name, value, written=p.direction is not ParamDirection.In).array
+    return array.shape, array.dtype
+
+
+def _extent(function: str, p: Parameter, extent: Any) -> int | str:
+    if isinstance(extent, DynVar):
+        return extent.name
+    if isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0:
+        return extent
+    raise ArgumentValueError(f"{function}: {p.name!r} cannot have the extent {extent!r}", hint="give a number from 0 on")
 
 
 def _name(dtype: Any) -> str:
@@ -133,6 +169,8 @@ def _scalar(function: str, p: Parameter, value: Any) -> ScalarArg:
     from pypto.runtime.validate import scalar_value
 
     assert p.dtype is not None
+    if value is forms.RUNTIME:
+        return ScalarArg(p.dtype)
     return ScalarArg(p.dtype, scalar_value(function, p.name, p.dtype, value))
 
 
@@ -188,8 +226,7 @@ def from_signature(
                     f"@pl.jit function '{function}': scalar '{p.name}' has no value",
                     hint=f"pass {p.name}=..., or {p.name}=pl.RUNTIME to leave it a run-time argument",
                 )
-            assert p.dtype is not None
-            out[p.name] = ScalarArg(p.dtype) if value is forms.RUNTIME else _scalar(function, p, value)
+            out[p.name] = _scalar(function, p, value)
         elif p.dtype is None or p.dims is None or any(d is None for d in p.dims):
             raise ArgumentTypeError(
                 f"@pl.jit function '{function}': parameter '{p.name}' is not fully annotated",

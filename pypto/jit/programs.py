@@ -17,10 +17,10 @@ from pypto.ir.program import Program
 from pypto.ir.rewrite import walk
 from pypto.ir.serialization import serialize
 from pypto.jit.compiled import CompiledProgram
-from pypto.jit.dispatch import NEEDS, build_shared
+from pypto.jit.dispatch import NEEDS, WATCHED, build_shared
 from pypto.jit.identity import code_identity, make_record
 from pypto.jit.request import ProgramRequest
-from pypto.passes.context import CURRENT, PassContext, effective
+from pypto.passes.context import CURRENT, PassContext, PassOptions, effective
 from pypto.runtime import stats
 from pypto.runtime.record import sha256
 from pypto.runtime.store import default_store
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pypto.passes.pass_manager import PassDumpLevel
     from pypto.runtime.entry import Entry
 
-__all__ = ["compile_program", "generate_program"]
+__all__ = ["Compilation", "compile_program", "generate_program"]
 
 _programs: dict[bytes, CompiledProgram] = {}
 _NO_EFFECT = {
@@ -149,16 +149,12 @@ def entry_of(program: Program) -> str:
 
 def _compile(program: Program, entry: str, skip_ptoas: bool) -> CompiledProgram:
     """From this process, from the store, or built; a context with instruments sees a build of its own."""
-    one = _Compilation(program, entry, skip_ptoas)
+    one = Compilation(program, entry, skip_ptoas=skip_ptoas)
     context = CURRENT.get()
     if context is not None and context.is_diagnostic:
-        stats.bypass("a PassContext with instruments watches the compilation")
+        stats.bypass(WATCHED)
         return one.private(None)
-    known = _programs.get(one.record.encoded)
-    if known is not None:
-        stats.count("memory_hits")
-        return known
-    return _programs.setdefault(one.record.encoded, one.shared())
+    return one.shared()
 
 
 def _compile_into(program: Program, entry: str, directory: str, dump: bool | PassDumpLevel, skip_ptoas: bool) -> CompiledProgram:
@@ -171,29 +167,40 @@ def _compile_into(program: Program, entry: str, directory: str, dump: bool | Pas
     dumps = None if level is PassDumpLevel.NONE else Dump(Path(directory) / "passes_dump", level, "pl")
     if dumps is not None:
         dumps.before(program)
-    made = _Compilation(program, entry, skip_ptoas).private(None if dumps is None else dumps.after)
+    made = Compilation(program, entry, skip_ptoas=skip_ptoas).private(None if dumps is None else dumps.after)
     made.export(directory)
     return made
 
 
-class _Compilation:
+class Compilation:
     """One request, its identity and its toolchain."""
 
-    def __init__(self, program: Program, entry: str, skip_ptoas: bool) -> None:
+    def __init__(self, program: Program, entry: str, options: PassOptions | None = None, *, skip_ptoas: bool = False) -> None:
+        """`options`: those of the context here if they are not given."""
         stats.count("requests")
-        self.request = ProgramRequest(program, entry, effective(), NATIVE_OPT.get() == "1")
+        self.request = ProgramRequest(program, entry, options or effective(), NATIVE_OPT.get() == "1")
         self.store = default_store()
         self.toolchain = find_compiler(self.store) if skip_ptoas else find(self.store)
         parts = {"kernel": ("program", entry, sha256(serialize(program))), "values": (), "helpers": ()}
-        code = code_identity(self.store)
-        self.record = make_record(parts, {}, self.request.options, self.request.optimize, code, self.toolchain)
+        self.code = code_identity(self.store)
+        self.record = make_record(parts, {}, self.request.options, self.request.optimize, self.code, self.toolchain)
+
+    def known(self) -> CompiledProgram | Entry | None:
+        """What this process, or the store, has."""
+        compiled = _programs.get(self.record.encoded)
+        if compiled is not None:
+            stats.count("memory_hits")
+            return compiled
+        return self.store.lookup(self.record.encoded, NEEDS)
 
     def shared(self) -> CompiledProgram:
         label = f"program '{self.request.program.name}'"
-        found = self.store.lookup(self.record.encoded, NEEDS)
+        found = self.known()
+        if isinstance(found, CompiledProgram):
+            return found
         if found is None:
             found = build_shared(self.store, self.record, lambda d: self.build(d, None), label)
-        return self.compiled(found)
+        return _programs.setdefault(self.record.encoded, self.compiled(found))
 
     def private(self, watch: Watcher | None) -> CompiledProgram:
         return self.compiled(self.store.build_private(self.record.encoded, lambda d: self.build(d, watch), NEEDS))

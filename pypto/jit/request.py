@@ -1,10 +1,14 @@
-"""One compilation as a value: of a kernel's source for some arguments, or of a program that exists already."""
+"""One compilation as a value: of a kernel's source for some arguments, or of a program that exists already.
+
+`Specialized` is what both become, in the process that asks; the process that compiles needs nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pypto.dtypes import DataType
 from pypto.frontend.source import NO_PINS, Pins, Source
 from pypto.frontend.specialization import Argument
 from pypto.passes.context import PassOptions
@@ -14,7 +18,7 @@ from pypto.span import Span
 if TYPE_CHECKING:
     from pypto.ir.program import Program
 
-__all__ = ["ProgramRequest", "Request"]
+__all__ = ["Constant", "ProgramRequest", "Request", "Specialized"]
 
 
 class Request(NamedTuple):
@@ -67,3 +71,26 @@ class ProgramRequest(NamedTuple):
                 if isinstance(span, Span) and (span.source, span.ordinal) == site[2:4] and span.is_valid():
                     return span
         return None
+
+
+class Constant(NamedTuple):
+    """A parameter that the compiled code does not have: callers pass it, and only this value fits."""
+
+    dtype: DataType
+    value: Any
+
+
+class Specialized(NamedTuple):
+    """A request that the frontend is done with: data only, all that the rest of a compilation needs.
+
+    `program`: before any pass.  `parameters`: those of a kernel's entry, constants among them; None for a program, whose
+    parameters are its orchestration's.  `sources`: by the number that spans have, the number that failing places have, -1
+    where none; None where both are the same.
+    """
+
+    program: Program
+    entry: str
+    parameters: tuple[tuple[str, Constant | None], ...] | None
+    sources: tuple[int, ...] | None
+    options: PassOptions
+    optimize: bool

@@ -16,7 +16,7 @@ from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
 from pypto.errors import ArgumentTypeError
 
-__all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "PassContext", "PassOptions", "effective"]
+__all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "Captured", "PassContext", "PassOptions", "capture", "effective"]
 
 NONE, BASIC, ROUNDTRIP = 0, 1, 2  # verification levels
 # Part of every artifact key: raised whenever the meaning or the default selection of Buffer IR changes.
@@ -133,6 +133,39 @@ def effective() -> PassOptions:
     """The options in force here: the innermost context's, or the defaults."""
     context = CURRENT.get()
     return _DEFAULT if context is None else context.options
+
+
+class Captured(NamedTuple):
+    """What a context says, as a value that other threads and, without instruments, other processes can enter."""
+
+    options: PassOptions
+    verification_level: int
+    diagnostic_phase: Any
+    disabled_diagnostics: Any
+    instruments: tuple[Any, ...] = ()
+
+    def context(self) -> PassContext:
+        """A context of one's own that says the same."""
+        o = self.options
+        return PassContext(
+            self.instruments,
+            self.verification_level,
+            self.diagnostic_phase,
+            self.disabled_diagnostics,
+            o.memory_planner,
+            o.enable_pypto_l0c_double_buffer,
+            o.runtime,
+            o.enable_buffer_ir,
+            platform=o.platform,
+        )
+
+
+def capture() -> Captured | None:
+    """The context in force here, None where there is none: options are then the defaults, levels the environment's."""
+    c = CURRENT.get()
+    if c is None:
+        return None
+    return Captured(c.options, c.verification_level, c.diagnostic_phase, c.disabled_diagnostics, c.instruments)
 
 
 def default_verification_level() -> int:

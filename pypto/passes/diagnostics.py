@@ -7,7 +7,6 @@ hints into a report where there is one.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
@@ -17,7 +16,7 @@ from typing import ClassVar
 from pypto.config import WARNING_LEVEL
 from pypto.dtypes import DataType
 from pypto.enums import ArgEffect, ParamDirection
-from pypto.errors import PyptoWarning
+from pypto.errors import caution
 from pypto.ir import ops
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Submit, Var
 from pypto.ir.opdef import Special
@@ -282,7 +281,7 @@ def warn(program: Program, phase: DiagnosticPhase) -> None:
         if d.severity is Severity.Warning:
             at = d.span
             text = f"{d.rule_name}: {d.message}, at {at.to_string()}"
-            warnings.warn_explicit(text, PyptoWarning, at.filename, at.begin_line)
+            caution(text, at.filename, at.begin_line)
 
 
 def show(found: Iterable[Diagnostic], where: str, report_dir: str | None = None) -> None:

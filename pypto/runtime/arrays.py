@@ -19,7 +19,7 @@ import numpy as np
 from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError, Error
 
-__all__ = ["CONVERT", "ArrayView", "adapt", "element_type", "type_numbers", "view", "without_memory"]
+__all__ = ["CONVERT", "ArrayView", "adapt", "description", "element_type", "type_numbers", "view", "without_memory"]
 
 # The remedy for arrays that only their own library understands.
 CONVERT = "convert it to a numpy array first"
@@ -61,6 +61,26 @@ def without_memory(obj: object) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         return None
     tensor: Any = obj
     return (tuple(tensor.shape), _torch_dtype(tensor.dtype)) if tensor.device.type == "meta" else None
+
+
+def description(obj: object) -> tuple[tuple[Any, ...], Any] | None:
+    """Extents and dtype (numpy's, or a DataType) of what describes an array without being one; None for every other object."""
+    if isinstance(obj, (type, np.ndarray, np.generic)):
+        return None
+    try:
+        if view(obj) is not None:
+            return None
+    except (ArgumentTypeError, ArgumentValueError):  # an array that is of no use
+        return None
+    shape, dtype = getattr(obj, "shape", None), getattr(obj, "dtype", None)
+    if not isinstance(shape, (list, tuple)) or dtype is None:
+        return None
+    if isinstance(dtype, DataType):
+        return tuple(shape), dtype
+    try:
+        return tuple(shape), np.dtype(dtype)
+    except TypeError:
+        return None
 
 
 def element_type(dtype: np.dtype[Any]) -> DataType | None:

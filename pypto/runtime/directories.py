@@ -13,7 +13,7 @@ import sys
 import warnings
 
 from pypto import config
-from pypto.errors import ConfigError, PyptoWarning
+from pypto.errors import ConfigError, PyptoWarning, caution, holding
 
 __all__ = ["default_root", "distrust", "make_directory", "private_bases", "private_dir", "say_once", "trust_problem"]
 
@@ -27,8 +27,10 @@ def say_once(key: str, text: str) -> bool:
     turn = object()
     if _said.setdefault(key, turn) is not turn:
         return False
-    caution = PyptoWarning(text)
-    warnings.warn(caution, stacklevel=2)
+    if holding():
+        caution(text, "pypto", 1)
+    else:
+        warnings.warn(PyptoWarning(text), stacklevel=2)
     return True
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import _thread
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
-__all__ = ["CacheStats", "bypass", "cache_stats", "count"]
+__all__ = ["CacheStats", "add", "bypass", "cache_stats", "count", "recording"]
 
 
 class CacheStats(NamedTuple):
@@ -25,7 +28,7 @@ class CacheStats(NamedTuple):
     misses: int = 0
     """Look-ups that found no usable artifact."""
     builds: int = 0
-    """Kernels compiled by this process, stored or private; failed ones do not count."""
+    """Kernels compiled by this process or by workers for it, stored or private; failed ones do not count."""
     private_builds: int = 0
     """Those of `builds` that were not stored: cache off or read-only, storage trouble, diagnostics."""
     invalid_entries: int = 0
@@ -51,12 +54,36 @@ class CacheStats(NamedTuple):
 _mutex = _thread.allocate_lock()
 _counters: dict[str, int] = {name: 0 for name in CacheStats._fields if name != "last_bypass_reason"}
 _reason = [""]
+_recorded: ContextVar[dict[str, int] | None] = ContextVar("pypto.stats", default=None)
 
 
 def count(name: str, amount: int = 1) -> None:
     """Add to one counter; KeyError for a name that `CacheStats` does not have."""
     with _mutex:
         _counters[name] += amount
+    recorded = _recorded.get()
+    if recorded is not None:
+        recorded[name] = recorded.get(name, 0) + amount
+
+
+@contextmanager
+def recording() -> Iterator[dict[str, int]]:
+    """What this thread or task counts, besides, until the block ends; a block around it sees the same."""
+    found: dict[str, int] = {}
+    outer = _recorded.get()
+    token = _recorded.set(found)
+    try:
+        yield found
+    finally:
+        _recorded.reset(token)
+        if outer is not None:
+            outer.update({name: outer.get(name, 0) + amount for name, amount in found.items()})
+
+
+def add(counted: Mapping[str, int]) -> None:
+    """What another process counted while it worked for this one."""
+    for name, amount in counted.items():
+        count(name, amount)
 
 
 def bypass(reason: str) -> None:

@@ -25,7 +25,7 @@ from pypto.frontend import parse
 from pypto.ir.program import Function, Program
 from pypto.jit import JITFunction
 from pypto.jit.dispatch import the_launcher
-from pypto.jit.driver import plan_of
+from pypto.jit.driver import plan_of, specialize
 from pypto.jit.request import ProgramRequest
 from pypto.passes.context import PassOptions
 from pypto.runtime.launch import Kernel
@@ -110,7 +110,7 @@ def run(p: Program, args: Sequence[Any], directory: Path, optimize: bool = True)
     directory.mkdir(parents=True, exist_ok=True)
     store = default_store()
     compile_kernel(find(store), store, unit.source, unit.routines, str(directory))
-    plan = plan_of(request, unit, ())
+    plan = plan_of(specialize(request), unit)
     library = ctypes.CDLL(str(directory / "kernel.so"))
     address = ctypes.cast(library.pypto_entry, ctypes.c_void_p).value
     given = copies(args)

@@ -138,6 +138,14 @@ def test_files_and_lines_are_not_part_of_the_bytes() -> None:
     assert (span.filename, span.begin_line, span.source, span.ordinal) == ("", -1, 0, 3)
 
 
+def test_files_and_lines_travel_where_they_are_asked_for() -> None:
+    for span in (Span("a.py", 10, 4, 11, 9, 0, 3), Span("a.py", 10, 4), Span("", -1, -1, source=0, ordinal=3), Span.unknown()):
+        node = EvalStmt(const_index(1), span)
+        data = serialize(node, positions=True)
+        assert deserialize(data).span.__reduce__() == span.__reduce__()
+        assert serialize(deserialize(data)) == serialize(node)
+
+
 def test_the_statement_that_a_node_stands_for_is_part_of_the_bytes() -> None:
     spans = [Span("a.py", 1, 1, source=0, ordinal=i) for i in (1, 2)]
     assert serialize(EvalStmt(const_index(1), spans[0])) != serialize(EvalStmt(const_index(1), spans[1]))

@@ -30,3 +30,19 @@ def test_no_count_is_lost() -> None:
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert stats.cache_stats().memory_hits == before + 16000
+
+
+def test_what_one_thread_counts() -> None:
+    before = stats.cache_stats()
+    with stats.recording() as outer:
+        stats.count("misses")
+        with stats.recording() as inner:
+            stats.count("builds", 2)
+        other = threading.Thread(target=lambda: stats.count("misses", 5))
+        other.start()
+        other.join()
+    stats.count("misses")
+    assert (outer, inner) == ({"misses": 1, "builds": 2}, {"builds": 2})
+    stats.add(outer)
+    after = stats.cache_stats()
+    assert (after.misses, after.builds) == (before.misses + 8, before.builds + 4)
