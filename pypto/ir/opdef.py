@@ -211,6 +211,7 @@ class Special(NamedTuple):
     query       a scalar from the environment or from a shape                     alloc   storage without contents
     clone       operand 0 repeated along an axis of extent 1, into all of operand 1
     sequence    each element from the one to its left, by one                     triangle   1 on one side of a diagonal
+    random      words of ChaCha blocks, by key and counter
     transpose   two axes exchanged             concat  columns behind columns
     gather      elements by index              gather_mask / scatter_mask   columns that a pattern takes
     gatherb     blocks of bytes by offset      mgather   rows or elements of GM by index

@@ -115,7 +115,6 @@ allreduce: Any
 matmul_mx: Any
 matmul_mx_acc: Any
 matmul_mx_bias: Any
-random: Any
 def abs(x: Any) -> Any:
     """|x|"""
 def add(lhs: Any, rhs: Any) -> Any:
@@ -292,6 +291,8 @@ def part_mul(src0: Any, src1: Any) -> Any:
     """the product where both operands are valid, src0's element elsewhere; valid as src0"""
 def prelu(x: Any, slope: Any, tmp: Any) -> Any:
     """x where x > 0, else x * slope"""
+def random(key0: Any, key1: Any, counter0: Any, counter1: Any, counter2: Any, counter3: Any, shape: Sequence[Any] | Any, dtype: Any = ..., rounds: Any = ...) -> Any:
+    """pseudo-random words of ChaCha blocks, by key and counter"""
 def read(x: Any, indices: Sequence[Any] | Any) -> Any:
     """one element as a scalar"""
 def recip(x: Any, high_precision: Any = ...) -> Any:
@@ -413,6 +414,9 @@ class _tensor:
     @staticmethod
     def aiv_shard(x: Any, split: Any = ...) -> Any:
         """the half of a matrix that belongs to this lane"""
+    @staticmethod
+    def alloc(memory_space: Any, size: Any, *, pinned: Any = ...) -> Any:
+        """bytes of a memory, as printed programs write them"""
     @staticmethod
     def and_(lhs: Any, rhs: Any) -> Any:
         """bits that are 1 in both"""
@@ -627,6 +631,9 @@ class _tensor:
     def part_mul(src0: Any, src1: Any) -> Any:
         """the product where both operands are valid, src0's element elsewhere; valid as src0"""
     @staticmethod
+    def random(key0: Any, key1: Any, counter0: Any, counter1: Any, counter2: Any, counter3: Any, shape: Sequence[Any] | Any, dtype: Any = ..., rounds: Any = ...) -> Any:
+        """pseudo-random words of ChaCha blocks, by key and counter"""
+    @staticmethod
     def read(x: Any, indices: Sequence[Any] | Any) -> Any:
         """one element as a scalar"""
     @staticmethod
@@ -743,8 +750,6 @@ class _tensor:
     @staticmethod
     def xors(x: Any, scalar: Any, tmp: Any = ...) -> Any:
         """bits that differ; the second operand is a scalar"""
-    alloc: Any
-    random: Any
 
 tensor: type[_tensor]
 
@@ -772,7 +777,7 @@ class _tile:
         """the half of a matrix that belongs to this lane"""
     @staticmethod
     def alloc(memory_space: Any, size: Any, *, pinned: Any = ...) -> Any:
-        """bytes of an on-chip memory, as printed programs write them"""
+        """bytes of a memory, as printed programs write them"""
     @staticmethod
     def and_(lhs: Any, rhs: Any) -> Any:
         """bits that are 1 in both"""
@@ -1011,6 +1016,9 @@ class _tile:
     def prelu(x: Any, slope: Any, tmp: Any) -> Any:
         """x where x > 0, else x * slope"""
     @staticmethod
+    def random(key0: Any, key1: Any, counter0: Any, counter1: Any, counter2: Any, counter3: Any, shape: Sequence[Any] | Any, dtype: Any = ..., rounds: Any = ..., valid_shape: Sequence[Any] | Any = ...) -> Any:
+        """pseudo-random words of ChaCha blocks, by key and counter"""
+    @staticmethod
     def read(x: Any, indices: Sequence[Any] | Any) -> Any:
         """one element as a scalar"""
     @staticmethod
@@ -1164,7 +1172,6 @@ class _tile:
     def xors(x: Any, scalar: Any, tmp: Any = ...) -> Any:
         """bits that differ; the second operand is a scalar"""
     MaskPattern: type[MaskPattern]
-    random: Any
     matmul_mx: Any
     matmul_mx_acc: Any
     matmul_mx_bias: Any

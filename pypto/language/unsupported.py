@@ -10,23 +10,13 @@ __all__ = ["UNSUPPORTED"]
 _DISTRIBUTED = "it moves data between devices; kernels here run on one host"
 _MX = "MX block-scaled matrices exist only on A5 hardware"
 _CROSS_CORE = "cube and vector cores are not separate on a host; write the kernel without explicit barriers"
-_NOT_YET = "this operator is not available in this version"
-_RANDOM = "its numbers are those of A5 hardware, which nothing documents; make them outside the kernel and pass them in"
 _TASKS = "task identities are not available in this version; tasks run in program order"
 
 # namespace -> reason -> names
 _TABLE: tuple[tuple[str, str, str], ...] = (
     ("", _DISTRIBUTED, "allgather allreduce"),
     ("", _MX, "matmul_mx matmul_mx_acc matmul_mx_bias"),
-    ("", _RANDOM, "random"),
-    ("tile", _RANDOM, "random"),
     ("tile", _MX, "matmul_mx matmul_mx_acc matmul_mx_bias tget_scale_addr"),
-    (
-        "tensor",
-        _NOT_YET,
-        "alloc",
-    ),
-    ("tensor", _RANDOM, "random"),
     ("system", _TASKS, "task_invalid task_is_valid"),
     (
         "system",

@@ -208,7 +208,7 @@ class TileBuilder(Base):
         """Undefined storage: nothing happens."""
 
     def on_alloc(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
-        if self.addressed or var is None:
+        if self.addressed or var is None or op.level != "tile":
             return
         space: MemorySpace = call.kwargs["memory_space"]
         size = call.args[0]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.access import ONE, ZERO, Routine
-from pypto.codegen.native.rectangles import need, valid_rect
+from pypto.codegen.native.rectangles import extents, need, valid_rect
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import OpDef
+from pypto.ir.ops.counter_random import RANDOM, WORDS
 from pypto.ir.shaped import TileType
 from pypto.span import Span
 
@@ -39,4 +40,10 @@ def _routine(b: TileBuilder, name: str, op: OpDef, var: Var, numbers: tuple[Expr
     b.items.append(Routine(function, header, b.view(var), (), (*valid_rect(t), *numbers), False, None, op.concept, span))
 
 
-HANDLERS: Mapping[str, Callable[..., None]] = MappingProxyType({"sequence": _sequence, "triangle": _triangle})
+def _random(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
+    """Words of ChaCha blocks; where an element stands in the whole shape decides its word."""
+    rounds, width = const_index(call.kwargs.get("rounds", 10)), extents(need(var).type)[1]
+    _routine(b, "random", op, need(var), (const_index(width), rounds, *call.args[: len(WORDS)]), span)
+
+
+HANDLERS: Mapping[str, Callable[..., None]] = MappingProxyType({"sequence": _sequence, "triangle": _triangle, RANDOM: _random})

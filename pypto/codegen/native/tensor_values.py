@@ -74,6 +74,9 @@ class TensorValues:
             raise InternalError(f"{self.name}: {e!r} is no tensor")
         return known
 
+    def on_tensor_alloc(self, var: Var | None, call: Call, span: Span) -> None:
+        """Only names what windows of storage lie in."""
+
     def on_tensor_create(self, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
             return

@@ -67,6 +67,7 @@ _TABLE: Mapping[str, tuple[Types, Types]] = {
     **_rows("tsels", _SCALAR, _SCALAR | _I8),
     **_rows("tgather", _N, _N | _B),
     **_rows("tci", _I16 | _I32),
+    **_rows("trandom", frozenset(), _I32 | {D.UINT32}),
     **_rows("tload tstore tmov", _MOVED | {D.INT64}),
     **_rows("textract", _BLOCKS),
     **_rows("tsort32 tmrgsort", _FLOATS),

@@ -9,6 +9,7 @@ from pypto.errors import NotSupportedError
 from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import OpDef
+from pypto.ir.ops.counter_random import WORDS
 from pypto.ir.ops.gathers import COALESCE, OOB
 from pypto.ir.ops.paging import row_place
 from pypto.ir.scalar import dtype_of
@@ -30,6 +31,9 @@ class TileText(TileOperations):
     def on_sequence(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         descending = str(bool(c.kwargs.get("descending"))).lower()
         self.write(op, c.args[:1], var, c, span, f"{{descending = {descending}}}")
+
+    def on_random(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        self.write(op, c.args[: len(WORDS)], var, c, span, f"{{rounds = {c.kwargs.get('rounds', 10)} : i32}}")
 
     def on_triangle(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         assert var is not None

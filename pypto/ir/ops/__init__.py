@@ -12,12 +12,14 @@ from typing import Any
 from pypto.ir.expr import Call, Expr
 from pypto.ir.opdef import Dsl, OpDef, OpRejected
 from pypto.ir.ops import (
+    allocation,
     arrays,
     bitwise,
     buffer,
     casts,
     combined,
     compare,
+    counter_random,
     elementwise,
     expand,
     gather_compare,
@@ -65,6 +67,8 @@ ALL: tuple[OpDef, ...] = (
     *lanes.OPS,
     *pipes.OPS,
     *arrays.OPS,
+    *allocation.OPS,
+    *counter_random.OPS,
     *system.OPS,
     *buffer.OPS,
 )
@@ -89,6 +93,8 @@ DSL: tuple[Dsl, ...] = (
     *lanes.DSL,
     *pipes.DSL,
     *arrays.DSL,
+    *allocation.DSL,
+    *counter_random.DSL,
     *system.DSL,
 )
 _DSL_TABLE: Mapping[tuple[str, str], Dsl] = MappingProxyType({(space, d.name): d for d in DSL for space in d.namespaces})

@@ -16,7 +16,7 @@ from pypto.ir.ops.rules import D, R, check_dtype, element_scalar, is_scalar
 from pypto.ir.shaped import TensorType, TileType, TileView, as_dims
 from pypto.ir.types import Type
 
-__all__ = ["DSL", "OPS"]
+__all__ = ["DSL", "OPS", "checked_dtype", "number"]
 
 _COUNTS = (D.INT32, D.INT16, D.UINT32, D.UINT16)
 _ONES = (D.INT32, D.INT16, D.INT8, D.UINT32, D.UINT16, D.UINT8, D.FP32, D.FP16, D.BF16)
@@ -61,9 +61,9 @@ def _sequence_ops() -> list[OpDef]:
 
 
 def _sequence_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
-    dtype = _checked_dtype("arange", a["dtype"])
+    dtype = checked_dtype("arange", a["dtype"])
     kwargs = {"dtype": dtype, **({"descending": True} if a["descending"] else {})}
-    start = _number("arange", "start", a["start"], dtype)
+    start = number("arange", "start", a["start"], dtype)
     return ctx.op(f"{space or 'tensor'}.ci", (start, MakeTuple(as_dims(a["shape"]))), kwargs)
 
 
@@ -89,20 +89,21 @@ def _triangle_type(s: Site) -> Type:
 
 
 def _triangle_build(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
-    dtype = _checked_dtype("tri", a["dtype"])
+    dtype = checked_dtype("tri", a["dtype"])
     valid = () if a["valid_shape"] is None else (MakeTuple(as_dims(a["valid_shape"])),)
     kwargs = {"dtype": dtype, **({"upper": True} if a["upper"] else {})}
-    diagonal = _number("tri", "diagonal", a["diagonal"], D.INT32)
+    diagonal = number("tri", "diagonal", a["diagonal"], D.INT32)
     return ctx.op("tile.tri", (diagonal, MakeTuple(as_dims(a["shape"])), *valid), kwargs)
 
 
-def _checked_dtype(name: str, dtype: Any) -> DataType:
+def checked_dtype(name: str, dtype: Any) -> DataType:
+    """A keyword that must be a dtype."""
     if not isinstance(dtype, DataType):
         raise OpRejected(f"pl.{name}: dtype must be a dtype such as pl.INT32, got {dtype!r}", "dtype=pl.INT32", TypeError)
     return dtype
 
 
-def _number(name: str, what: str, value: Expr, dtype: DataType) -> Expr:
+def number(name: str, what: str, value: Expr, dtype: DataType) -> Expr:
     """A whole number of the dtype; a run-time scalar must have it."""
     if not is_scalar(value):
         raise OpRejected(f"pl.{name}: '{what}' must be a number", f"pl.const(0, pl.{dtype.name})", TypeError)

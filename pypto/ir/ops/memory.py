@@ -1,4 +1,4 @@
-"""Storage and transfers: create, full, alloc, load, store, move, extract, element reads and writes.
+"""Storage and transfers: create, full, load, store, move, extract, element reads and writes.
 
 A transfer moves the valid rectangle only.  A requested window that provably leaves its tensor is refused here; one that
 depends on run-time values is checked once per transfer when the kernel runs.
@@ -17,7 +17,7 @@ from pypto.ir.layout import implicit_layout
 from pypto.ir.opdef import FROM_TARGET, INHERIT, Attr, Lower, OpDef, Operand, OpRejected, Site, Special
 from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, element_const, shape_text
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, const_dims
-from pypto.ir.types import PtrType, ScalarType, Type
+from pypto.ir.types import ScalarType, Type
 
 __all__ = ["OPS", "check_window", "static_shape"]
 
@@ -84,7 +84,7 @@ def valid_within(s: Site, valid: tuple[Expr, ...], shape: tuple[Expr, ...]) -> N
             )
 
 
-# -- create, full, alloc -------------------------------------------------------------------------------------------
+# -- create, full --------------------------------------------------------------------------------------------------
 
 
 def _create_tile(s: Site) -> Type:
@@ -296,12 +296,6 @@ def _write(s: Site) -> Type:
     return t.replace(memref=None)
 
 
-def _alloc(s: Site) -> Type:
-    if not isinstance(s.args[0], ConstInt) or s.args[0].value < 1:
-        s.reject("the size of an allocation is a positive constant of bytes", "write the number of bytes as an integer")
-    return PtrType.get()
-
-
 def _dim(s: Site) -> Type:
     t = s.shaped(0)
     axis = s.args[1]
@@ -371,15 +365,6 @@ OPS: tuple[OpDef, ...] = (
         out_space=VEC[0],
         pto="texpands",
         doc="every element the constant value",
-    ),
-    OpDef(
-        "tile.alloc",
-        (_T("size", "scalar"),),
-        _alloc,
-        Special("alloc"),
-        effects=(R,),
-        attrs=(Attr("memory_space", (MemorySpace,), required=True), Attr("pinned", (bool,))),
-        doc="bytes of an on-chip memory",
     ),
     OpDef(
         "tile.load",

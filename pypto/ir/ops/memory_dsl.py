@@ -105,11 +105,6 @@ def _extract(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     return ctx.op("tile.extract", (a["src"], row, col, _tuple(a["shape"])), {"target_memory": a["target_memory"]})
 
 
-def _alloc(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
-    kwargs = {"memory_space": a["memory_space"], **({"pinned": True} if a["pinned"] else {})}
-    return ctx.op("tile.alloc", (ConstInt(a["size"], DataType.INT64, ctx.span),), kwargs)
-
-
 def _slice(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     x = a["x"]
     level = level_of("slice", space, (x,))
@@ -298,13 +293,6 @@ DSL: tuple[Dsl, ...] = (
         ),
         _extract,
         "an independent copy of a window",
-    ),
-    Dsl(
-        "alloc",
-        ("tile",),
-        (Param("memory_space", "attr"), Param("size", "attr"), Param("pinned", "attr", False, True)),
-        _alloc,
-        "bytes of an on-chip memory, as printed programs write them",
     ),
     Dsl(
         "slice",

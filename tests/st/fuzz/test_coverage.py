@@ -71,6 +71,7 @@ FAMILIES = {
 _PIPES = "pipes join functions of two cores, which only programs of hand-written functions have"
 _ALONE = "it concerns other cores or tasks, and changes no number: programs/test_barriers.py has it"
 NOT_DRAWN = {
+    "random": "its words concern no other operator: operators/test_operator_random.py compares them with the definition",
     **dict.fromkeys(("sync_set", "sync_wait", "set_ffts", "task_dummy"), _ALONE),
     **dict.fromkeys(("make_context", "async_prefetch", "session", "wait"), _ALONE),
     "syncall": "blocks that wait for each other are no task for the twin: programs/test_barriers.py has them",

@@ -22,10 +22,16 @@ Array = Any
 D = DataType
 SHAPE = ROWS, COLUMNS = 32, 96
 # Storage as printed programs name it; nobody writes it.
-UNWRITTEN = frozenset({"tile.alloc"})
-# Tiles in boxes and halves of lanes: test_matmul.py and programs/test_vector_lanes.py have them.
+UNWRITTEN = frozenset({"tile.alloc", "tensor.alloc"})
+# Tiles in boxes, halves of lanes, pipes between cores, random words: test_matmul.py, programs/test_vector_lanes.py, the tests of
+# pipes and test_operator_random.py have them.
 ELSEWHERE = frozenset(
-    ("tile.transpose_view", *(f"{level}.{n}" for level in ("tensor", "tile") for n in ("aiv_shard", "aic_gather")))
+    (
+        "tile.transpose_view",
+        *(f"tile.t{n}" for n in ("push_to_aic", "push_to_aiv", "pop_from_aic", "pop_from_aiv")),
+        *(f"{level}.random" for level in ("tensor", "tile")),
+        *(f"{level}.{n}" for level in ("tensor", "tile") for n in ("aiv_shard", "aic_gather")),
+    )
 )
 # What at least one kernel of FP32 does with buffers.
 AS_BUFFERS = frozenset(
