@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from pypto.errors import ConfigError
 
-__all__ = ["ALL", "Option", "environment", "settings", "under"]
+__all__ = ["ALL", "Option", "environment", "settings", "size_in_bytes", "under"]
 
 T = TypeVar("T")
 # The options that another process sent along with its work; None: those of this process.
@@ -83,7 +83,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _size(text: str) -> int:
+def size_in_bytes(text: str) -> int:
     """Bytes, with an optional K, M or G (powers of 1024)."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
     value = int(text[:-1] if scale > 1 else text) * scale
@@ -97,7 +97,7 @@ CACHE_DIR = Option("PYPTO_CACHE_DIR", _directory, "", "directory of the artifact
 CACHE_LOCK_TIMEOUT = Option(
     "PYPTO_CACHE_LOCK_TIMEOUT", _positive, 300.0, "seconds to wait for another process that builds the same kernel"
 )
-CACHE_MAX_SIZE = Option("PYPTO_CACHE_MAX_SIZE", _size, 4 << 30, "bytes the cache may hold before old entries are pruned")
+CACHE_MAX_SIZE = Option("PYPTO_CACHE_MAX_SIZE", size_in_bytes, 4 << 30, "bytes the cache may hold before old entries are pruned")
 PYPTO_CC = Option("PYPTO_CC", str, "", "C compiler command, before $CC and the compilers on PATH")
 CC = Option("CC", str, "", "C compiler command")
 CFLAGS = Option("CFLAGS", str, "", "further flags for the C compiler", affects_code=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pypto.ir.program import Program
     from pypto.passes.context import PassContext
 
-__all__ = ["add_inspect", "add_lower"]
+__all__ = ["add_inspect", "add_lower", "common", "context"]
 
 _TENSOR, _MEMORY_MAP = "tensor", "memory-map"
 _STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", "ptoas", _MEMORY_MAP)
@@ -28,7 +28,7 @@ _PLANNERS = ("pypto", "dsa_rp", "ptoas")
 
 def add_inspect(commands: Any) -> None:
     p = commands.add_parser("inspect", help="show a stage of a kernel, or what lives where in on-chip memory")
-    _common(p)
+    common(p)
     stages = "tensor: before any pass; tile_ir: planned tiles; buffer_ir: the final program (default); c: the generated C"
     p.add_argument("--stage", choices=_STAGES, help=stages)
     p.add_argument("--memory-map", action="store_true", help="the same as --stage memory-map")
@@ -38,13 +38,14 @@ def add_inspect(commands: Any) -> None:
 
 def add_lower(commands: Any) -> None:
     p = commands.add_parser("lower", help="print a kernel's program after all passes; nothing is compiled")
-    _common(p)
+    common(p)
     p.add_argument("--emit", choices=("program", "pto"), default="program", help="what to print; default: the program")
     p.add_argument("--dump", metavar="DIR", type=Path, help="also write the program before and after each pass")
     p.set_defaults(run=_lower)
 
 
-def _common(p: argparse.ArgumentParser) -> None:
+def common(p: argparse.ArgumentParser) -> None:
+    """What every command that is about a kernel takes."""
     p.add_argument("target", metavar="FILE.py[:kernel]", help="the file, and the kernel where it has several")
     what = "a sample argument: x=fp32[16,64], n=3; not needed where the annotations say all"
     p.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=what)
@@ -54,7 +55,8 @@ def _common(p: argparse.ArgumentParser) -> None:
     p.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _context(a: argparse.Namespace) -> PassContext:
+def context(a: argparse.Namespace) -> PassContext:
+    """The options of the compilation that the command line names."""
     from pypto.enums import MemoryPlanner
     from pypto.passes.context import PassContext
 
@@ -73,7 +75,7 @@ def _inspect(a: argparse.Namespace) -> None:
     if a.html is not None and stage != _MEMORY_MAP:
         raise Usage(f"--html shows the memory map, not --stage {stage}")
     samples = parse(a.arg)
-    with loaded(a.target) as kernel, _context(a):
+    with loaded(a.target) as kernel, context(a):
         args, keywords = for_kernel(kernel, samples)
         if stage == _MEMORY_MAP:
             _show_map(kernel.memory_map(*args, **keywords), a)
@@ -119,7 +121,7 @@ def _show(a: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
 
 def _lower(a: argparse.Namespace) -> None:
     samples = parse(a.arg)
-    with loaded(a.target) as kernel, _context(a):
+    with loaded(a.target) as kernel, context(a):
         args, keywords = for_kernel(kernel, samples)
         if a.emit == "pto":
             if a.dump is not None:

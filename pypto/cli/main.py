@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pypto.cli.arguments import Usage
+from pypto.cli.cache import add_cache
 from pypto.cli.doctor import add_doctor
 from pypto.cli.inspection import add_inspect, add_lower
 from pypto.cli.loading import FileFailed
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_inspect(commands)
     add_lower(commands)
+    add_cache(commands)
     add_doctor(commands)
     given = parser.parse_args(argv)
     code = _DONE

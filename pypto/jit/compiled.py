@@ -54,6 +54,16 @@ class CompiledProgram(Stages):
         self.copy_to(directory)
         self._directory = os.path.abspath(directory)
 
+    def explain(self) -> str:
+        """What this artifact is an answer to: its name in the cache, and the key, part by part."""
+        import json
+
+        from pypto.runtime.record import plain
+        from pypto.runtime.store import digest
+
+        parts = [f"  {name}: {json.dumps(value)}" for name, value in plain(self.record).items()]
+        return "\n".join([f"'{self.plan.name}': artifact {digest(self.record.encoded)} in {self._directory}", *parts])
+
     @property
     def param_names(self) -> list[str]:
         return [p.name for p in self.plan.visible()]

@@ -1,6 +1,6 @@
 """Why a request would be a hit or a miss, in words.
 
-In: a kernel and what it is asked for.  Out: one line for a hit; for a miss, what differs from the most similar stored
+In: a kernel and what it is asked for.  Out: where a hit is; for a miss, what differs from the most similar stored
 artifact of a kernel of this name: the first line of the source, names of values, parameters and options with old and new.
 Nothing is built, and nothing counts as a look-up.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pypto.config import NATIVE_OPT
 from pypto.frontend.canonical import function_name, python_text
@@ -21,17 +21,44 @@ from pypto.jit.dispatch import parameter_needed, with_static
 from pypto.jit.identity import code_identity, make_record
 from pypto.passes.context import PassOptions
 from pypto.runtime.record import Record, diff
-from pypto.runtime.store import default_store
+from pypto.runtime.store import default_store, digest
 from pypto.runtime.toolchain import find
 
 if TYPE_CHECKING:
     from pypto.jit.function import JITFunction
 
-__all__ = ["explain"]
+__all__ = ["Explanation", "explain", "kernel_name"]
 
 
-def explain(kernel: JITFunction, arguments: dict[str, Argument], options: PassOptions, dependencies: Dependencies) -> str:
-    """One line for a hit; for a miss, the parts in which the nearest stored artifact of this kernel differs."""
+class Explanation(NamedTuple):
+    """What would answer a request.  `state` is loaded, stored or missing; `path` is the entry, of a hit or to compare with.
+
+    `differences`: of a miss, from the most similar artifact of a kernel of this name; without a `path` there is none.
+    """
+
+    kernel: str
+    state: str
+    digest: str
+    path: str = ""
+    differences: tuple[str, ...] = ()
+
+    @property
+    def hit(self) -> bool:
+        return self.state != "missing"
+
+    def __str__(self) -> str:
+        if self.state == "loaded":
+            return f"'{self.kernel}': loaded in this process"
+        if self.state == "stored":
+            return f"'{self.kernel}': stored in {self.path}"
+        if not self.path:
+            return f"'{self.kernel}': not stored; the cache has no artifact of a kernel of this name to compare with"
+        head = f"'{self.kernel}': not stored; the nearest artifact of a kernel of this name differs in"
+        return "\n".join([head, *(f"  {line}" for line in self.differences)])
+
+
+def explain(kernel: JITFunction, arguments: dict[str, Argument], options: PassOptions, dependencies: Dependencies) -> Explanation:
+    """Where the artifact is; for a miss, the parts in which the nearest stored artifact of this kernel differs."""
     store, name = default_store(), kernel.source.name
     optimize, code, toolchain = NATIVE_OPT.get() == "1", code_identity(store), find(store)
     while True:
@@ -40,20 +67,25 @@ def explain(kernel: JITFunction, arguments: dict[str, Argument], options: PassOp
         if not needed:
             break
         arguments = with_static(arguments, needed)
-    if record.encoded in kernel.kernels:
-        return f"'{name}': loaded in this process"
-    if store.lookup(record.encoded, counted=False) is not None:
-        return f"'{name}': stored in {store.root}"
-    nearest = store.nearest(record.encoded, lambda other: _kernel_name(other) == name)
+    unit = digest(record.encoded)
+    known = kernel.kernels.get(record.encoded)
+    if known is not None:
+        return Explanation(name, "loaded", unit, str(known.output_dir))
+    entry = store.lookup(record.encoded, counted=False)
+    if entry is not None:
+        return Explanation(name, "stored", unit, entry.path)
+    nearest = store.nearest(record.encoded, lambda other: kernel_name(other) == name)
     if nearest is None:
-        return f"'{name}': not stored; the cache has no artifact of a kernel of this name to compare with"
-    lines = [f"'{name}': not stored; the nearest artifact of a kernel of this name differs in"]
-    lines += [f"  {line}" for line in _differences(nearest[0].record(), Record.decode(record.encoded), dependencies.sources)]
-    return "\n".join(lines)
+        return Explanation(name, "missing", unit)
+    found = _differences(nearest[0].record(), Record.decode(record.encoded), dependencies.sources)
+    return Explanation(name, "missing", unit, nearest[0].path, tuple(found))
 
 
-def _kernel_name(record: Record) -> str:
+def kernel_name(record: Record) -> str:
+    """The name of the kernel that an artifact's record is of; empty for records of other things."""
     unit = record.parts.get("kernel")
+    if isinstance(unit, tuple) and unit[:1] == ("program",):
+        return str(unit[1])
     text = unit[1] if isinstance(unit, tuple) and len(unit) > 1 else None
     return function_name(text) if isinstance(text, str) else ""
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pypto.ir.program import Program
     from pypto.jit.batch import PrecompileRequest
     from pypto.jit.compiled import CompiledProgram
+    from pypto.jit.explanation import Explanation
     from pypto.jit.generated import Generated
     from pypto.jit.work import Precompiled
 
@@ -248,6 +249,11 @@ class JITFunction:
     @_shortly
     def explain(self, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """Why a call with these arguments would hit or miss: the parts that differ from the nearest stored artifact."""
+        return str(self.explanation(*args, config=config, **kwargs))
+
+    @_shortly
+    def explanation(self, *args: Any, config: Any = None, **kwargs: Any) -> Explanation:
+        """The same as data: `hit`, `state`, `path`, `differences`."""
         from pypto.jit.explanation import explain
 
         return explain(self, self._arguments(args, kwargs), _options(config), self.dependencies())

@@ -22,7 +22,10 @@ from pypto.errors import InternalError, SerializationError
 from pypto.runtime.directories import distrust
 from pypto.runtime.record import sha256
 
-__all__ = ["MANIFEST", "Collision", "Damaged", "Entry", "FileInfo", "Held", "open_entry", "read_manifest", "seal"]
+__all__ = [
+    *("MANIFEST", "Collision", "Damaged", "Entry", "FileInfo", "Held", "open_entry", "parse_manifest", "read_manifest"),
+    *("read_sealed", "seal"),
+]
 
 MANIFEST = "manifest"
 _HEAD = b"pypto-entry 1\n"
@@ -149,11 +152,12 @@ def _read_file(directory: int, name: str, info: FileInfo) -> Held:
 def read_manifest(directory: int) -> tuple[dict[str, FileInfo], bytes, int]:
     """Files, record and time of last use (ns) of the entry open as `directory`; Damaged, OSError."""
     held = _read_bytes(directory, MANIFEST, _MAX_MANIFEST)
-    files, record = _parse_manifest(held.data)
+    files, record = parse_manifest(held.data)
     return files, record, held.identity[3]
 
 
-def _parse_manifest(data: bytes) -> tuple[dict[str, FileInfo], bytes]:
+def parse_manifest(data: bytes) -> tuple[dict[str, FileInfo], bytes]:
+    """Files and record that the bytes of a manifest name; Damaged."""
     body = len(_HEAD) + 65
     if not data.startswith(_HEAD) or data[len(_HEAD) : body] != sha256(data[body:]).encode() + b"\n":
         raise Damaged("the manifest is not of this version or has been altered")
@@ -169,6 +173,18 @@ def _parse_manifest(data: bytes) -> tuple[dict[str, FileInfo], bytes]:
     if not mark or not size.isdigit() or size != str(len(record)).encode() or (head and not head.endswith(b"\n")):
         raise Damaged("the manifest has no record")
     return files, record
+
+
+def read_sealed(path: str) -> tuple[bytes, list[bytes]]:
+    """The manifest of the entry at `path` and its files in the manifest's order, all verified; Damaged, OSError."""
+    directory = os.open(path, _DIRECTORY)
+    try:
+        manifest = _read_bytes(directory, MANIFEST, _MAX_MANIFEST).data
+        files, _ = parse_manifest(manifest)
+        check_listing(directory, files)
+        return manifest, [_read_file(directory, name, info).data for name, info in files.items()]
+    finally:
+        os.close(directory)
 
 
 def _is_name(name: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError, SerializationError
 
-__all__ = ["Difference", "EnumValue", "Record", "decode", "diff", "encode", "sha256"]
+__all__ = ["Difference", "EnumValue", "Record", "decode", "diff", "encode", "plain", "sha256"]
 
 MAX_DEPTH = 100
 _HEAD = b"pypto-record\x01"
@@ -303,6 +303,25 @@ class Record:
         except (ValueError, RecursionError) as e:
             raise SerializationError(f"not a canonical record: {e}", code="S120") from None
         return record
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """The parts as JSON has them, for people and their tools; never part of an identity."""
+    return {name: _plain(value) for name, value in record.parts.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if type(value) in (tuple, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes, SHA-256 {sha256(value)}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return repr(value)
+    return value if value is None or type(value) in (bool, int, float, str) else _describe(value)
 
 
 class Difference(NamedTuple):

@@ -158,6 +158,25 @@ class Store:
 
     # Maintenance, for the command line; see `prune` for what each returns.
 
+    def why_not(self) -> str:
+        """Why the root is not used as it is, or an empty text.  Nothing is made, and nothing is said."""
+        if self.mode == "off" or self.problem:
+            return self.problem or "PYPTO_CACHE=off"
+        place = self.root
+        while not os.path.lexists(place) and os.path.dirname(place) != place:
+            place = os.path.dirname(place)
+        try:
+            if place == self.root:
+                problem = trust_problem(place)
+                if problem:
+                    return problem
+            elif not os.path.isdir(place):
+                return f"{place} is not a directory"
+        except OSError as e:
+            return f"{place}: {e.strerror or e}"
+        writable = self.mode == "readonly" or os.access(place, os.W_OK | os.X_OK)
+        return "" if writable else f"{place} cannot be written"
+
     def entries(self) -> list[EntryInfo]:
         from pypto.runtime import prune
 

@@ -1,5 +1,7 @@
 """A process that finds everything in the cache: no pass, no compiler, and none of their modules, whatever the kernel is like."""
 
+import json
+
 import pytest
 from jit_kit import HEAD
 
@@ -106,6 +108,33 @@ print(light, "pypto_entry" in made.inspect("c"), "pl.at" in made.program.as_pyth
     box.builds()
     assert box.run(HEAD + code).words == ["True", "True", "True", "True", "2", "0", "0"]
     assert box.builds() == 0
+
+
+def test_everything_that_a_kernel_tells_is_there_after_a_restart(box):
+    """The same texts as of the process that built it, and what it reads is watched as there."""
+    code = """
+c = 2.0
+@pl.jit
+def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:] = pl.mul(x, c)
+    return y
+x = ones()
+made = k.compile(x, x)
+told = [made.explain(), made.program.as_python(), made.lowered.as_python(), made.memory_map().text()]
+told += map(made.inspect, ("c", "tile_ir", "buffer_ir", "pto"))
+told += [k.lower(x, x).as_python(), k.specialize(x, x).as_python(), k.inspect("buffer_ir")]
+print(json.dumps(told))
+print(call(k)); c = 3.0; print(call(k)); c = 2.0; print(call(k)); print(pypto.cache_stats().builds)
+"""
+    cold = box.run(HEAD + code).out.splitlines()
+    warm = box.run(HEAD + code).out.splitlines()
+    assert (cold[1:], warm[1:]) == (["2.0", "3.0", "2.0", "2"], ["2.0", "3.0", "2.0", "0"])
+    assert warm[0] == cold[0]
+    told = json.loads(warm[0])
+    assert all(told)
+    assert told[0].startswith("'k': artifact ")
+    assert "  enable_buffer_ir: true" in told[0].splitlines()
 
 
 def test_an_existing_program(box):
