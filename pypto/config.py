@@ -83,6 +83,13 @@ def _positive(text: str) -> float:
     return value
 
 
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("expected a positive number")
+    return value
+
+
 def size_in_bytes(text: str) -> int:
     """Bytes, with an optional K, M or G (powers of 1024)."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
@@ -108,6 +115,9 @@ PTOAS = Option(
 PTOAS_ROOT = Option("PTOAS_ROOT", _directory, "", "directory of ptoas or bin/ptoas, before the PATH", affects_code=True)
 LAUNCHER = Option(
     "PYPTO_LAUNCHER", _choice("native", "ctypes"), "native", "native, or ctypes to call kernels without the C launcher"
+)
+NUM_THREADS = Option(
+    "PYPTO_NUM_THREADS", _count, 0, "threads that one call may use for its parallel loops and blocks; default: the CPUs at hand"
 )
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True

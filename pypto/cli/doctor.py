@@ -175,7 +175,7 @@ def _options() -> Finding:
 
 
 def _cpu() -> Finding:
-    from pypto.runtime.build import available_cpus
+    from pypto.runtime.cpus import available_cpus
     from pypto.runtime.toolchain import cpu_features
 
     features, count = cpu_features(), available_cpus()

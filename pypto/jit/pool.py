@@ -21,7 +21,7 @@ from pypto.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 from pypto.jit.batch import as_request, work_of
 from pypto.jit.work import Precompiled, Reply, Work, carried_out, done_elsewhere, received
 from pypto.jit.worker import WorkerProcess
-from pypto.runtime.build import available_cpus
+from pypto.runtime.cpus import available_cpus
 
 __all__ = ["PrecompilePool"]
 

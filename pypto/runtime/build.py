@@ -21,13 +21,14 @@ from contextlib import contextmanager, suppress
 from pypto import config
 from pypto.errors import ToolchainError
 from pypto.runtime import stats
+from pypto.runtime.cpus import available_cpus
 from pypto.runtime.directories import distrust
 from pypto.runtime.locks import FileLock
 from pypto.runtime.process import run
 from pypto.runtime.record import sha256
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["available_cpus", "compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
+__all__ = ["compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
 
 _TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
 _CROWDED = ("resource temporarily unavailable", "cannot fork")
@@ -177,55 +178,6 @@ def keep(sources: Mapping[str, str | bytes], command: str, output: str) -> str:
 
 
 # How many compilers at a time.
-
-
-def available_cpus(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> int:
-    """CPUs that this process may really use, at least 1: its affinity, cut by the CPU quotas of its control groups.
-
-    A quota of a part of a CPU counts as a whole one.  `proc` and `cgroup` are the mount points, for tests.
-    """
-    try:
-        count = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        count = os.cpu_count() or 1
-    for quota in _quotas(proc, cgroup):
-        count = min(count, max(1, -int(-quota // 1)))
-    return max(1, count)
-
-
-def _quotas(proc: str, cgroup: str) -> Iterator[float]:
-    """CPUs allowed by each control group from this process's own up to the root."""
-    for line in _text(f"{proc}/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            bases, v2 = (cgroup, f"{cgroup}/unified"), True
-        elif "cpu" in controllers.split(","):
-            bases, v2 = (f"{cgroup}/{controllers}", f"{cgroup}/cpu"), False
-        else:
-            continue
-        for base in bases:
-            parts = [part for part in path.split("/") if part and part != ".."]
-            for depth in range(len(parts), -1, -1):
-                yield from _quota("/".join([base, *parts[:depth]]), v2)
-
-
-def _quota(directory: str, v2: bool) -> Iterator[float]:
-    if v2:
-        words = _text(f"{directory}/cpu.max").split()
-    else:
-        words = [_text(f"{directory}/cpu.cfs_quota_us").strip(), _text(f"{directory}/cpu.cfs_period_us").strip()]
-    with suppress(ValueError, IndexError, ZeroDivisionError):
-        if int(words[0]) > 0:
-            yield int(words[0]) / int(words[1])
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(65536)
-    except OSError:
-        return ""
 
 
 @contextmanager

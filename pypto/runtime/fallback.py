@@ -57,6 +57,7 @@ class _Call(ctypes.Structure):
         ("scalars", ctypes.POINTER(ctypes.c_int64)),
         ("arena", ctypes.POINTER(_Arena)),
         ("fault", ctypes.c_int64 * 4),
+        ("parallel", ctypes.c_void_p),  # NULL: one thread
     )
 
 

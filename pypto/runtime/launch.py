@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from pypto.config import LAUNCHER
+from pypto.config import LAUNCHER, NUM_THREADS
 from pypto.dtypes import DataType
 from pypto.errors import InternalError, KernelBoundsError, KernelError, SerializationError, ToolchainError
 from pypto.runtime.arrays import adapt, type_numbers
@@ -219,6 +219,7 @@ def configure_native(module: ModuleType) -> bool:
         reject=_reject,
         fault=raise_fault,
         missing=MISSING,
+        threads=_threads,
         context_var=None,
     )
     return True
@@ -270,6 +271,15 @@ def raise_fault(kept: Kept, index: int, values: tuple[int, int, int, int]) -> No
     kind = KernelBoundsError if site.kind == "bounds" else KernelError
     what, _, remedy = site.message.format(*values).partition("\n")
     raise kind(f"{plan.name}: {what}", kept.locate(site), remedy or None)
+
+
+def _threads() -> int:
+    asked = NUM_THREADS.get()
+    if asked:
+        return asked
+    from pypto.runtime.cpus import available_cpus
+
+    return available_cpus()
 
 
 # `validate` is for what the C module does not understand: it loads when there is such a thing.

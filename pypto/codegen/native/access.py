@@ -301,7 +301,10 @@ class IfItem(NamedTuple):
 
 
 class ForItem(NamedTuple):
-    """A counted loop; `carried` scalars start at `initial`, become `next` at the end of each trip, end in `results`."""
+    """A counted loop; `carried` scalars start at `initial`, become `next` at the end of each trip, end in `results`.
+
+    `parallel`: whoever wrote it allows its trips in any order.
+    """
 
     var: Var
     start: Expr
@@ -312,6 +315,7 @@ class ForItem(NamedTuple):
     next: tuple[Expr, ...]
     results: tuple[Var, ...]
     body: Region
+    parallel: bool
     span: Span
 
 

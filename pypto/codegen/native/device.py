@@ -3,17 +3,19 @@
 In: a planned tile function or a Buffer-stage function.  Out: its C text and what callers and the alias proof need.
 The parameters of the C function are the call record, the arena, the number of this block and of all blocks of the
 launch, then every parameter in order (tensors as pointers), then the run-time extents that appear in tensor types, in
-order of first appearance.
+order of first appearance, and, where threads can share a loop of it, the number of this share and of all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native import flow, from_buffer, from_tile
 from pypto.codegen.native.emit import Emitter, Names, Sites, Touch, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
+from pypto.codegen.native.independence import loop_to_share, why_blocks_meet, why_trips_meet
 from pypto.codegen.native.scalars import C_TYPES
 from pypto.codegen.native.structure import Base
 from pypto.codegen.native.writer import Writer
@@ -29,7 +31,11 @@ __all__ = ["DeviceCode", "build_access", "emit_device", "symbols_of"]
 
 
 class DeviceCode(NamedTuple):
-    """`touches` are by parameter index: who reads and writes which tensor, in emitted order; `values` opens its scalars."""
+    """`touches` are by parameter index: who reads and writes which tensor, in emitted order; `values` opens its scalars.
+
+    `fields`: C types and names of the parameters that a launch passes.  `shares`: the function does one share of a loop.
+    `trips`, `blocks`: why its trips, or the blocks of a launch, cannot run at the same time; None if they can.
+    """
 
     function: Function
     text: str
@@ -39,6 +45,10 @@ class DeviceCode(NamedTuple):
     values: dict[Var, Expr]
     stage: FunctionIRStage
     meets: bool  # whether its blocks wait for each other: it has a parameter more, and `blocks_…` runs one of them
+    fields: tuple[tuple[str, str], ...]
+    shares: bool
+    trips: str | None
+    blocks: str | None
 
 
 def symbols_of(function: Function) -> tuple[Var, ...]:
@@ -77,9 +87,49 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         names.of[v] = f"pp_{v.name_hint}"
         parameters.append(f"const int64_t {names.of[v]}")
     meets = any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
+    shared = loop_to_share(block) if optimize and not meets else None
     if meets:
         functions.headers.setdefault("pypto_meet.h")
         parameters.append("pp_party *const pp_party_")
+    fields = _fields(function, names, symbols)
+    parameters += [f"{t}const {n}" for t, n in fields]
+    if shared is not None:
+        parameters += ["const int64_t pp_share", "const int64_t pp_shares"]
+    e = Emitter(w, names, sites, offsets, total, optimize, functions)
+    e.shared = shared
+    stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
+    w.line(f"/* {function.name}: {stage} stage */")
+    with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
+        w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
+        e.block(block)
+        w.line("return 0;")
+    apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"
+    apart = "they wait for each other" if meets else apart
+    if shared is not None or meets or apart is None:
+        _launch(w, c_name(function.name), fields)
+    if meets:
+        _one_block(w, c_name(function.name), fields)
+    index = {p: i for i, p in enumerate(function.params)}
+    touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
+    trips = "it has no parallel loop around all that it does"
+    return DeviceCode(
+        function,
+        w.text(),
+        symbols,
+        e.scratch_high,
+        touches,
+        e.values,
+        function.ir_stage,
+        meets,
+        tuple(fields),
+        shared is not None,
+        trips if shared is None else why_trips_meet(shared, e.touches, e.values),
+        apart,
+    )
+
+
+def _fields(function: Function, names: Names, symbols: Sequence[Var]) -> list[tuple[str, str]]:
+    """C types and names of what a launch passes."""
     fields: list[tuple[str, str]] = []
     for p in function.params:
         name = names.bind(p)
@@ -89,26 +139,17 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
             fields.append((f"{C_TYPES[p.type.dtype]} ", name))
         else:
             raise InternalError(f"{function.name}: parameter '{p.name_hint}' has no native form")
-    fields += [("int64_t ", names.bind(s)) for s in symbols]
-    parameters += [f"{t}const {n}" for t, n in fields]
-    e = Emitter(w, names, sites, offsets, total, optimize, functions)
-    stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
-    w.line(f"/* {function.name}: {stage} stage */")
-    with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
-        w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
-        e.block(block)
-        w.line("return 0;")
-    if meets:
-        _one_block(w, c_name(function.name), fields)
-    index = {p: i for i, p in enumerate(function.params)}
-    touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
-    return DeviceCode(function, w.text(), symbols, e.scratch_high, touches, e.values, function.ir_stage, meets)
+    return fields + [("int64_t ", names.bind(s)) for s in symbols]
+
+
+def _launch(w: Writer, name: str, fields: Sequence[tuple[str, str]]) -> None:
+    """The arguments of a launch as a structure."""
+    with w.block("typedef struct", tail=f"}} launch_{name};"):
+        w.all(f"{t}{n};" for t, n in fields or [("char ", "none")])
 
 
 def _one_block(w: Writer, name: str, fields: list[tuple[str, str]]) -> None:
-    """The arguments of a launch as a structure, and a function that runs one of its blocks with them."""
-    with w.block("typedef struct", tail=f"}} launch_{name};"):
-        w.all(f"{t}{n};" for t, n in fields or [("char ", "none")])
+    """The function that runs one of the blocks of a launch."""
     head = "pypto_call *call, unsigned char *mem, int64_t block, int64_t blocks, pp_party *party, const void *arguments"
     with w.block(f"static int64_t blocks_{name}({head})"):
         w.line(f"const launch_{name} *const a = arguments;")

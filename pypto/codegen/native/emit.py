@@ -126,6 +126,7 @@ class Emitter:
         self.values: dict[Var, Expr] = {}  # scalars that are assigned once
         self.order = 0
         self.loops: list[object] = []
+        self.shared: ForItem | None = None  # the loop of which a call does one share
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names.of)
@@ -266,11 +267,19 @@ class Emitter:
         stop, by = self.names.fresh("stop_"), self.names.fresh("step_")
         with self.w.block(""):
             self.w.line(f"const {t} {stop} = {bounds[1]}, {by} = {bounds[2]};")
-            if isinstance(step, ConstInt):
-                test = f"{i} < {stop}" if step.value > 0 else f"{i} > {stop}"
+            if item is self.shared:
+                self.w.line(f"const {t} start = {bounds[0]};")
+                self.w.line(
+                    f"const int64_t trips = pp_trips(start, {stop}, {by}), last = pp_part(trips, pp_share + 1, pp_shares);"
+                )
+                head = "int64_t trip = pp_part(trips, pp_share, pp_shares); trip < last; ++trip"
+            elif isinstance(step, ConstInt):
+                head = f"{t} {i} = {bounds[0]}; {i} {'<' if step.value > 0 else '>'} {stop}; {i} += {by}"
             else:
-                test = f"{by} > 0 ? {i} < {stop} : {i} > {stop}"
-            with self.w.block(f"for ({t} {i} = {bounds[0]}; {test}; {i} += {by})"):
+                head = f"{t} {i} = {bounds[0]}; {by} > 0 ? {i} < {stop} : {i} > {stop}; {i} += {by}"
+            with self.w.block(f"for ({head})"):
+                if item is self.shared:
+                    self.w.line(f"const {t} {i} = ({t})(start + trip * {by});")
                 self.loops.append(item)
                 self.block(body)
                 self.assign_carries(item.carried, item.next)

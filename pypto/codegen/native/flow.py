@@ -38,7 +38,7 @@ from pypto.ir.expr import Expr, const_index
 from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR
 from pypto.ir.shaped import const_dim
 
-__all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "optimize", "plain", "reads", "uses_of"]
+__all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "live_in", "optimize", "plain", "reads", "uses_of", "writes"]
 
 _ZERO, _ONE = const_index(0), const_index(1)
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
@@ -338,6 +338,25 @@ def _block(region: Region, frozen: frozenset[Root]) -> Block:
         elif not isinstance(p, COMPUTE):
             parts.append(p)
     return Block(parts)
+
+
+def live_in(block: Block) -> Ranges:
+    """On-chip bytes that a block may read before it has written them."""
+    return _live_in(_copy(block), _NOTHING)
+
+
+def writes(block: Block) -> Ranges:
+    """On-chip bytes that a block may write."""
+    found: set[tuple[Root, int, int]] = set()
+    for p in block.parts:
+        if isinstance(p, Run):
+            found |= {_range(op.dst) for op in p.ops if op.dst.root.on_chip}
+        elif isinstance(p, Nested):
+            for b in p.blocks:
+                found |= writes(b)
+        elif isinstance(p, ElementWrite) and p.dst.root.on_chip:
+            found.add(_range(p.dst))
+    return frozenset(found)
 
 
 def _live_in(block: Block, live: Ranges) -> Ranges:

@@ -7,27 +7,24 @@ call's allocator, given back after each trip of a loop that does not carry them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
-from pypto.codegen.native import windows
 from pypto.codegen.native.access import ArrayOp
 from pypto.codegen.native.device import DeviceCode, symbols_of
-from pypto.codegen.native.emit import STEP, Sites, c_name
+from pypto.codegen.native.emit import STEP, Sites
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.entry_values import aliases, allocates, carried_tensors
+from pypto.codegen.native.launches import Launch, Launches
 from pypto.codegen.native.local_arrays import array_op, write_array
 from pypto.codegen.native.scalars import C_TYPES, scalar_type
 from pypto.codegen.native.structure import is_idle
-from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, number_out_of_a_kernel
+from pypto.codegen.native.tensor_values import TensorValue, is_packed
 from pypto.dtypes import DataType
 from pypto.errors import CompileError, NotSupportedError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.local_arrays import ArrayUses
 from pypto.ir.program import Function
-from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, same_dims
 from pypto.ir.stmt import (
     AssignStmt,
@@ -49,14 +46,6 @@ from pypto.span import Span
 __all__ = ["Entry", "Launch", "emit_entry"]
 
 
-class Launch(NamedTuple):
-    """One call of a device function: which entry parameters its tensor parameters are (None: a temporary)."""
-
-    callee: str
-    arguments: tuple[int | None, ...]
-    in_loop: bool
-
-
 class Entry(NamedTuple):
     """The entry's C text, results (parameter indices, hidden outputs last), hidden outputs, and launches."""
 
@@ -68,21 +57,15 @@ class Entry(NamedTuple):
     scratch: int
 
 
-class EntryWriter(TensorValues):
+class EntryWriter(Launches):
     """Writes the body of `pypto_entry`."""
 
     def __init__(
         self, function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
     ) -> None:
-        super().__init__(function.name, sites, arena, carried_tensors(function))
-        self.function, self.devices = function, devices
-        self.wrappers = wrappers
-        self.position = ("0", "1")  # number of the block, and of all blocks, of the launch around this place
-        self.together = "1"  # blocks of the launch around this place that may wait for each other
-        self.launches: list[Launch] = []
+        super().__init__(function.name, devices, wrappers, sites, arena, carried_tensors(function))
+        self.function = function
         self.arrays = ArrayUses(function)
-        self.depth = 0
-        self.returned: tuple[Expr, ...] = ()
 
     # -- the function --
 
@@ -95,7 +78,8 @@ class EntryWriter(TensorValues):
             self.parameters()
             self.body(f.body)
             w.line("return 0;")
-        return Entry(w.text(), self.results(), tuple(self.hidden), tuple(self.launches), frozenset(self.direct), self.arena)
+        text = "\n".join([*self.shared.texts.values(), w.text()])
+        return Entry(text, self.results(), tuple(self.hidden), tuple(self.launches), frozenset(self.direct), self.arena)
 
     def parameters(self) -> None:
         data = scalars = 0
@@ -105,7 +89,7 @@ class EntryWriter(TensorValues):
             if isinstance(p.type, TensorType):
                 t = element_type(p.type.dtype)
                 self.w.line(f"{t} *const {self.names.bind(p)} = ({t} *)call->data[{data}];")
-                self.tensors[p] = TensorValue(self.names.of[p], p.type, i)
+                self.tensors[p] = TensorValue(self.names.of[p], p.type, i, self.names.of[p])
                 data += 1
             else:
                 self.w.line(f"const {scalar_type(p)} {self.names.bind(p)} = {_scalar_argument(p.type, scalars)};")
@@ -114,7 +98,8 @@ class EntryWriter(TensorValues):
             assert isinstance(h.type, TensorType)
             t = element_type(h.type.dtype)
             self.w.line(f"{t} *const {self.names.bind(h)} = ({t} *)call->data[{data}];")
-            self.tensors[h] = TensorValue(self.names.of[h], h.type, len(self.function.params) + self.hidden.index(h))
+            at = len(self.function.params) + self.hidden.index(h)
+            self.tensors[h] = TensorValue(self.names.of[h], h.type, at, self.names.of[h])
             data += 1
 
     def hidden_outputs(self) -> list[Var]:
@@ -223,7 +208,7 @@ class EntryWriter(TensorValues):
         if isinstance(v.type, TensorType):
             t = element_type(v.type.dtype)
             self.w.line(f"{t} *{self.names.bind(v)};")
-            self.tensors[v] = TensorValue(self.names.of[v], v.type, None)
+            self.tensors[v] = TensorValue(self.names.of[v], v.type, None, None)
         else:
             self.w.line(f"{scalar_type(v)} {self.names.bind(v)};")
 
@@ -266,7 +251,7 @@ class EntryWriter(TensorValues):
                 incoming = self.tensor(a.initValue)
                 t = element_type(a.type.dtype)
                 self.w.line(f"{t} *{self.names.bind(r)} = {incoming.pointer};")
-                self.tensors[a] = self.tensors[r] = TensorValue(self.names.of[r], incoming.type, incoming.param)
+                self.tensors[a] = self.tensors[r] = TensorValue(self.names.of[r], incoming.type, incoming.param, None)
             else:
                 self.w.line(f"{scalar_type(r)} {self.names.bind(r)} = {self.expr(a.initValue)};")
             self.names.of[a] = self.names.of[r]
@@ -332,139 +317,6 @@ class EntryWriter(TensorValues):
                 code="C110",
             )
         handler(var, call, span)
-
-    def launch(self, var: Var | None, call: Call, span: Span) -> None:
-        """A kernel, or a function that launches kernels: once, or once for each block, one after the other."""
-        code, wrapper = self.devices.get(call.op.name), self.wrappers.get(call.op.name)
-        callee = code.function if code is not None else wrapper
-        if callee is None:
-            raise NotSupportedError(f"a call of '{call.op.name}' is not executed here", span, "call kernels, or make it inline")
-        outer = self.position, self.together
-        count = call.attrs.get("core_num")
-        if count is not None and self.meets(call.op.name):
-            self.together, count = self.count(count, span), None
-        with nullcontext() if count is None else self.blocks(count, span):
-            if code is not None:
-                self.kernel(code, call, span)
-            else:
-                self.expand(callee, call, span)
-        self.position, self.together = outer
-        self.bind_results(var, callee, call)
-
-    def kernel(self, code: DeviceCode, call: Call, span: Span) -> None:
-        """A device function, called."""
-        callee = code.function
-        arguments: list[str] = []
-        known: dict[Var, Expr] = {}
-        roots: list[int | None] = []
-        for p, a in zip(callee.params, call.args, strict=True):
-            if isinstance(p.type, TensorType):
-                t = self.tensor(a)
-                arguments.append(t.pointer)
-                roots.append(t.param)
-                if t.param is not None and not self.is_whole(t):
-                    self.direct.add(t.param)  # what is where in it, the kernel does not know
-                self.match(p.type, t.type, known, callee, span)
-            else:
-                arguments.append(self.expr(a))
-                roots.append(None)
-        arguments += [self.expr(known[s]) for s in code.symbols]
-        self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.meets))
-        name = c_name(callee.name)
-        with self.w.block(""):
-            if code.meets:
-                what = "no memory or threads for {0} blocks that wait for each other\nlaunch fewer blocks"
-                site = self.sites.add("memory", what, span)
-                self.w.line(f"const launch_{name} launch = {{{', '.join(arguments) or '0'}}};")
-                run = f"pp_together(call, mem, {self.together}, {code.scratch}, blocks_{name}, &launch, {site})"
-            else:
-                run = f"kernel_{name}({', '.join(['call', 'mem', *self.position, *arguments])})"
-            self.w.line(f"const int64_t failed = {run};")
-            self.w.line("if (failed) {")
-            self.w.line("    return failed;")
-            self.w.line("}")
-
-    def expand(self, callee: Function, call: Call, span: Span) -> None:
-        """A function that launches kernels, in place."""
-        returned, names = self.returned, dict(self.names.of)
-        with self.w.block(""):
-            known: dict[Var, Expr] = {}
-            given: list[tuple[Var, str]] = []
-            for p, a in zip(callee.params, call.args, strict=True):
-                if isinstance(p.type, TensorType):
-                    self.tensors[p] = self.tensor(a)
-                    self.match(p.type, self.tensors[p].type, known, callee, span)
-                else:
-                    given.append((p, self.expr(a)))
-            given += [(s, self.expr(known[s])) for s in symbols_of(callee)]
-            for v, text in given:
-                if text != names.get(v):  # an extent may be the caller's own
-                    self.names.of[v] = self.names.fresh(v.name_hint)
-                    self.w.line(f"const {scalar_type(v)} {self.names.of[v]} = {text};")
-            self.body(callee.body)
-        self.returned, self.names.of = returned, names
-
-    def meets(self, callee: str) -> bool:
-        """Whether the blocks of a launch wait for each other: all of them are under way at once."""
-        if callee in self.devices:
-            return self.devices[callee].meets
-        calls = [n for n in walk(self.wrappers[callee].body) if isinstance(n, Call)] if callee in self.wrappers else []
-        if not any(self.meets(n.op.name) for n in calls):
-            return False
-        asking = next((n for n in calls if n.op.name.endswith("get_block_idx")), None)
-        if asking is not None:
-            what = "the number of a block outside of the kernel, whose blocks wait for each other, is not executed"
-            raise NotSupportedError(what, asking.span, "ask for it in the kernel: pl.get_block_idx()")
-        return True
-
-    def count(self, count: Expr | int, span: Span) -> str:
-        """The number of blocks of a launch, checked."""
-        blocks = self.names.fresh("blocks_")
-        self.w.line(f"const int64_t {blocks} = {count if isinstance(count, int) else self.expr(count)};")
-        site = self.sites.add("value", "a launch of {0} blocks\nask first, with an `if`, whether there are any", span)
-        self.w.line(f"if ({blocks} < 1) {{")
-        self.w.line(f"    return pp_fault(call, {site}, {blocks}, 0, 0);")
-        self.w.line("}")
-        return blocks
-
-    @contextmanager
-    def blocks(self, count: Expr | int, span: Span) -> Iterator[None]:
-        """A loop over the blocks of a launch around what is written inside."""
-        block, blocks = self.names.fresh("block_"), self.count(count, span)
-        self.depth += 1
-        with self.w.block(f"for (int64_t {block} = 0; {block} < {blocks}; ++{block})"):
-            self.position = (block, blocks)
-            yield
-        self.depth -= 1
-
-    def match(self, want: TensorType, have: TensorType, known: dict[Var, Expr], callee: Function, span: Span) -> None:
-        """The caller's extents and strides for the callee's symbols."""
-        pairs = list(zip(want.shape, have.shape, strict=True))
-        if want.tensor_view is not None and want.tensor_view.stride:
-            pairs += list(zip(want.tensor_view.stride, windows.tensor_strides(have), strict=True))
-        elif not is_packed(have):
-            raise NotSupportedError(
-                f"a strided window passed to '{callee.name}'", span, "pass the whole tensor and slice it inside the kernel"
-            )
-        for w, h in pairs:
-            if isinstance(w, Var):
-                known.setdefault(w, h)
-
-    def bind_results(self, var: Var | None, callee: Function, call: Call) -> None:
-        if var is None:
-            return
-        last = flatten_to_stmts(callee.body)[-1]
-        values = last.value if isinstance(last, ReturnStmt) else ()
-        results = []
-        for v in values:
-            at = next((i for i, p in enumerate(callee.params) if p is v), None)
-            if at is None:
-                raise number_out_of_a_kernel(v, last)
-            results.append(self.tensor(call.args[at]))
-        if len(results) == 1 and isinstance(var.type, TensorType):
-            self.tensors[var] = results[0]
-        else:
-            self.tuples[var] = tuple(results)
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------

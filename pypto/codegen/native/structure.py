@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pypto.codegen.native.access import ZERO, ArrayOp, Check, ForItem, IfItem, Item, Region, Root, ScalarDef, WhileItem
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace
+from pypto.enums import ForKind, MemorySpace
 from pypto.errors import InternalError, NotSupportedError
 from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, ConstInt, Expr, TupleGetItemExpr, Var
@@ -163,6 +163,7 @@ class Base:
                 tuple(values[i] for i in carried),
                 tuple(s.return_vars[i] for i in carried),
                 body,
+                s.kind is ForKind.Parallel,
                 s.span,
             )
         )

@@ -44,7 +44,10 @@ class Parameter(NamedTuple):
 
 
 class NativeUnit(NamedTuple):
-    """C text, what is linked with it, and the facts of its call."""
+    """C text, what is linked with it, and the facts of its call.
+
+    `sharing`: for each kernel, why its trips and the blocks of a launch of it are not shared by threads; None where they are.
+    """
 
     source: str
     routines: tuple[str, ...]
@@ -56,6 +59,7 @@ class NativeUnit(NamedTuple):
     work: int
     sites: tuple[Site, ...]
     stages: dict[str, str]
+    sharing: dict[str, tuple[str | None, str | None]]
 
 
 _DIRECTIONS: dict[ParamDirection, Direction] = {ParamDirection.In: "in", ParamDirection.Out: "out", ParamDirection.InOut: "inout"}
@@ -107,6 +111,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         0,
         tuple(sites.list),
         {n: ("buffer" if d.stage is FunctionIRStage.Buffer else "tile") for n, d in devices.items()},
+        {n: (d.trips, d.blocks) for n, d in devices.items()},
     )
 
 

@@ -331,15 +331,25 @@ static int64_t run_kernel(const Entry *e, pypto_call *call)
     return status;
 }
 
+static PyObject *drop_hidden(const Entry *e, Frame *f)
+{
+    for (Py_ssize_t i = 0; UNLIKELY(i < e->nhidden); i++)
+        Py_DECREF(frame_hidden(e, f)[i]);
+    return NULL;
+}
+
 static PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
 {
     if (UNLIKELY(e->nhidden > 0) && make_hidden(e, f) < 0)
         return NULL;
-    pypto_call call = {frame_data(f), frame_symbols(e, f), frame_scalars(e, f), arena_of_thread(e->scratch), {0, 0, 0, 0}};
+    pypto_call call = {frame_data(f), frame_symbols(e, f), frame_scalars(e, f), arena_of_thread(e->scratch), {0, 0, 0, 0}, NULL};
     int64_t status = 0;
     if (UNLIKELY(call.arena == NULL)) {
         call.fault[0] = e->scratch;
     } else if (e->heavy || f->bytes >= e->heavy_bytes) {
+        if (UNLIKELY(!team_ready()))
+            return drop_hidden(e, f);
+        call.parallel = team_run;
         PyThreadState *thread = PyEval_SaveThread();
         status = run_kernel(e, &call);
         PyEval_RestoreThread(thread);
@@ -347,8 +357,7 @@ static PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
         status = run_kernel(e, &call);
     }
     PyObject *result = LIKELY(status == 0 && call.arena != NULL) ? returned(e, f, args) : report(e, status - 1, call.fault);
-    for (Py_ssize_t i = 0; UNLIKELY(i < e->nhidden); i++)
-        Py_DECREF(frame_hidden(e, f)[i]);
+    drop_hidden(e, f);
     return result;
 }
 

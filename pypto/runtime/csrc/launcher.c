@@ -6,6 +6,7 @@
 #include "arena.c"
 #include "dispatcher.c"
 #include "entries.c"
+#include "team.c"
 #include "entry.c"
 #include "entry_read.c"
 
@@ -14,7 +15,8 @@
 static const struct { const char *name; size_t offset; } hook_table[] = {
     {"ndarray", offsetof(Hooks, ndarray)}, {"adapt", offsetof(Hooks, adapt)},     {"plain", offsetof(Hooks, plain)},
     {"prepare", offsetof(Hooks, prepare)}, {"zeros", offsetof(Hooks, zeros)},     {"reject", offsetof(Hooks, reject)},
-    {"fault", offsetof(Hooks, fault)},     {"missing", offsetof(Hooks, missing)}, {"context_var", offsetof(Hooks, context_var)},
+    {"fault", offsetof(Hooks, fault)},     {"missing", offsetof(Hooks, missing)}, {"threads", offsetof(Hooks, threads)},
+    {"context_var", offsetof(Hooks, context_var)},
 };
 enum { HOOKS = sizeof hook_table / sizeof hook_table[0] };
 
@@ -45,6 +47,7 @@ static PyObject *configure(PyObject *Py_UNUSED(module), PyObject *args, PyObject
             Py_XDECREF(old);
         }
     }
+    team.asked = 0;
     Py_RETURN_NONE;
 }
 
@@ -188,7 +191,7 @@ static int module_exec(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "pypto_launcher is loaded once per process");
         return -1;
     }
-    if (!arena_setup()) {
+    if (!arena_setup() || !team_setup()) {
         PyErr_NoMemory();
         return -1;
     }

@@ -31,6 +31,7 @@ typedef struct {
     PyObject *zeros;       /* numpy.zeros */
     PyObject *reject;      /* reject(plan, args): raises what is wrong with them */
     PyObject *fault;       /* fault(keepalive, site, values): raises what the kernel reported */
+    PyObject *threads;     /* threads() -> how many a heavy call may use, its own included; asked before the first */
     PyObject *missing;     /* stands for a default, global or cell that is not there */
     PyObject *context_var; /* whose value an entry's token must be; None: no entry asks */
 } Hooks;

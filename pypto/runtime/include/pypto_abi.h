@@ -22,7 +22,12 @@ struct pypto_arena {
     void (*release)(pypto_arena *arena, int64_t mark);  /* gives back all that was allocated since that mark */
 };
 
-typedef struct pypto_call {
+typedef struct pypto_call pypto_call;
+
+/* One share of a job: 0, or 1 + the index of the site that failed. */
+typedef int64_t (*pypto_share)(pypto_call *call, void *context, int64_t share, int64_t shares);
+
+struct pypto_call {
     void *const *data;      /* a pointer per tensor parameter, in parameter order (hidden outputs last) */
     const int64_t *dims;    /* a value per symbol of the plan */
     const int64_t *scalars; /* 8 bytes per scalar parameter, static ones too: integers as int64 (unsigned ones as
@@ -30,10 +35,13 @@ typedef struct pypto_call {
                              * parameter's type */
     pypto_arena *arena;     /* never NULL */
     int64_t fault[4];       /* zero at entry; the values that explain a non-zero result */
-} pypto_call;
+    /* Calls `share` for every share, of which there are at most `most`, on as many threads as there are, each with a call
+     * record and an arena of its own; the result is that of the first share that failed.  NULL: not worth it, or no threads. */
+    int64_t (*parallel)(pypto_call *call, int64_t most, pypto_share share, void *context);
+};
 
 /* The layout that callers write, whatever flags this is compiled with. */
-_Static_assert(sizeof(void *) == 8 && sizeof(pypto_arena) == 40 && sizeof(pypto_call) == 64, "flags that change the ABI");
+_Static_assert(sizeof(void *) == 8 && sizeof(pypto_arena) == 40 && sizeof(pypto_call) == 72, "flags that change the ABI");
 
 __attribute__((visibility("default"))) int64_t pypto_entry(pypto_call *call);
 

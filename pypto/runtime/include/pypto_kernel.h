@@ -16,6 +16,25 @@
 
 #define PP_INLINE static inline __attribute__((always_inline, unused))
 
+/* How often a loop turns, and where the part of one share of its trips begins; a step of 0 has been refused. */
+PP_INLINE int64_t pp_trips(int64_t start, int64_t stop, int64_t step)
+{
+    if (step > 0)
+        return start < stop ? (int64_t)(((uint64_t)stop - (uint64_t)start - 1) / (uint64_t)step) + 1 : 0;
+    return start > stop ? (int64_t)(((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step)) + 1 : 0;
+}
+
+PP_INLINE int64_t pp_part(int64_t trips, int64_t share, int64_t shares)
+{
+    return trips / shares * share + trips % shares * share / shares;
+}
+
+/* All shares of a job, by as many threads as the caller grants. */
+PP_INLINE int64_t pp_shared(pypto_call *call, int64_t most, pypto_share share, void *given)
+{
+    return call->parallel ? call->parallel(call, most, share, given) : share(call, given, 0, 1);
+}
+
 /* The iterations of the loop that follows touch the same element or different ones, never each other's. */
 #if defined(__clang__)
 #define PP_LANES _Pragma("clang loop vectorize(assume_safety)")

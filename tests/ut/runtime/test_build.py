@@ -19,7 +19,8 @@ from box import HEAD, run, start, tool
 
 from pypto.errors import ToolchainError
 from pypto.runtime import build, stats
-from pypto.runtime.build import available_cpus, compile_shared
+from pypto.runtime.build import compile_shared
+from pypto.runtime.cpus import available_cpus
 from pypto.runtime.locks import FileLock
 from pypto.runtime.store import Store
 from pypto.runtime.toolchain import Toolchain, find
@@ -375,7 +376,7 @@ def test_cpus_really_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 def test_affinity_counts() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    code += "from pypto.runtime.build import available_cpus; print(available_cpus())"
+    code += "from pypto.runtime.cpus import available_cpus; print(available_cpus())"
     assert run(code)[0] == "1\n"
 
 

@@ -1,0 +1,149 @@
+"""Whether the trips of a loop, or the blocks of a launch, may run at the same time.
+
+In: what a body touches, with the window of each access, and the variable that tells trips apart.  Out: None, or why not.
+Invariant: nothing is taken on trust: of every tensor that is written, the windows of two different trips are proved apart
+along one axis; of on-chip memory, no trip reads what another one wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pypto.codegen.native.access import Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
+from pypto.codegen.native.emit import Touch
+from pypto.codegen.native.flow import Block, Nested, Run, live_in, writes
+from pypto.ir import arith, scalar
+from pypto.ir.expr import ConstInt, Expr, Var
+from pypto.ir.rewrite import free_vars
+
+__all__ = ["loop_to_share", "why_blocks_meet", "why_trips_meet"]
+
+Values = Mapping[Var, Expr]
+
+
+def loop_to_share(block: Block) -> ForItem | None:
+    """The parallel loop that is all a kernel does but for straight-line work before it, if its trips share no on-chip memory.
+
+    What stands before it is repeated by everyone who takes a share, and may write tiles only.
+    """
+    if not block.parts:
+        return None
+    *before, last = block.parts
+    if not isinstance(last, Nested) or not isinstance(last.item, ForItem) or not last.item.parallel or last.item.carried:
+        return None
+    if not all(isinstance(p, (Run, ScalarDef, Check)) for p in before):
+        return None
+    if any(not op.dst.root.on_chip for p in before if isinstance(p, Run) for op in p.ops):
+        return None
+    read = live_in(last.blocks[0])
+    written = writes(last.blocks[0])
+    if any(a is b and x < n and y < m for a, x, m in read for b, y, n in written):
+        return None
+    return last.item
+
+
+def why_trips_meet(loop: ForItem, touches: Sequence[Touch], values: Values) -> str | None:
+    """Why two trips of a loop may touch the same element, one of them writing; None if they cannot."""
+    if not isinstance(loop.step, ConstInt) or loop.step.value == 0:
+        return "its step is no constant"
+    inside = [t for t in touches if loop in t.loops]
+    return _why(inside, loop.var, loop.step.value, values, frozenset(_defined(loop.body)))
+
+
+def why_blocks_meet(region: Region, block: Var, touches: Sequence[Touch], values: Values) -> str | None:
+    """Why two blocks of a launch may touch the same element, one of them writing; None if they cannot."""
+    return _why(touches, block, 1, values, frozenset(_defined(region)))
+
+
+def _why(touches: Sequence[Touch], var: Var, step: int, values: Values, inner: frozenset[Var]) -> str | None:
+    for w in touches:
+        if not w.write:
+            continue
+        for t in touches:
+            if t.root is w.root and not _apart(w.view, t.view, var, step, values, inner):
+                return f"'{w.root.name}' is written where another one may {'write' if t.write else 'read'}"
+    return None
+
+
+def _apart(a: View, b: View, var: Var, step: int, values: Values, inner: frozenset[Var]) -> bool:
+    return any(
+        _axis_apart(x, m, y, n, var, step, values, inner)
+        for (x, m), (y, n) in zip(a.window, b.window, strict=False)
+        if len(a.window) == len(b.window)
+    )
+
+
+def _axis_apart(x: Expr, m: Expr, y: Expr, n: Expr, var: Var, step: int, values: Values, inner: frozenset[Var]) -> bool:
+    """Whether [x, x + m) of one trip and [y, y + n) of another never meet: both move along by the same, and by enough."""
+    rows, cols = _most(m, values), _most(n, values)
+    if rows is None or cols is None:
+        return False
+    opened = dict(values)
+    left, right = arith.linear(x, opened), arith.linear(y, opened)
+    pace = [sum(c for atom, c in side.terms if atom is var) for side in (left, right)]
+    if pace[0] != pace[1] or pace[0] == 0:
+        return False
+    for side in (left, right):
+        for atom, _ in side.terms:
+            if atom is not var and not _steady(atom, var, values, inner):
+                return False
+    gap = left.plus(right, -1)
+    if any(c for _, c in gap.terms):
+        return False
+    return abs(pace[0] * step) - abs(gap.constant) >= max(rows, cols)
+
+
+def _steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
+    """Whether an expression has the same value in every trip."""
+    work = list(free_vars(atom))
+    seen: set[Var] = set()
+    while work:
+        v = work.pop()
+        if v is var:
+            return False
+        if v in seen:
+            continue
+        seen.add(v)
+        if v in values:
+            work += free_vars(values[v])
+        elif v in inner:
+            return False
+    return True
+
+
+def _most(extent: Expr, values: Values) -> int | None:
+    """A constant that the extent never exceeds."""
+    if isinstance(extent, ConstInt):
+        return extent.value
+    if isinstance(extent, Var) and extent in values:
+        return _most(values[extent], values)
+    if isinstance(extent, scalar.Cast):
+        return _most(extent.operand, values)
+    if isinstance(extent, scalar.Min):
+        limits = [n for n in (_most(extent.left, values), _most(extent.right, values)) if n is not None]
+        return min(limits, default=None)
+    if isinstance(extent, scalar.Max):
+        left, right = _most(extent.left, values), _most(extent.right, values)
+        return None if left is None or right is None else max(left, right)
+    return None
+
+
+def _defined(region: Region) -> Iterable[Var]:
+    """Variables that get their values inside."""
+    for item in region.items:
+        yield from _of_item(item)
+
+
+def _of_item(item: Item) -> Iterable[Var]:
+    if isinstance(item, ScalarDef):
+        yield item.var
+    elif isinstance(item, ForItem):
+        yield from (item.var, *item.carried, *item.results)
+        yield from _defined(item.body)
+    elif isinstance(item, WhileItem):
+        yield from (*item.carried, *item.results)
+        yield from _defined(item.body)
+    elif isinstance(item, IfItem):
+        yield from item.results
+        yield from _defined(item.then)
+        yield from _defined(item.otherwise)

@@ -1,0 +1,67 @@
+"""Calls of kernels whose blocks or trips several threads share.
+
+In: a kernel, the C texts of its arguments, and what is shared.  Out: the C function that does one share of a call, and the
+statement that has all shares done.  Invariant: a share calls the kernel with the memory of its own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pypto.codegen.native.device import DeviceCode
+from pypto.codegen.native.emit import c_name
+from pypto.codegen.native.writer import Writer
+
+__all__ = ["SharedCalls", "Sharing", "sharing_of"]
+
+Sharing = Literal["", "blocks", "trips"]
+
+
+def sharing_of(code: DeviceCode, blocks: bool) -> Sharing:
+    """What threads may share of a call: the blocks of a launch, else the trips of the kernel's own loop."""
+    if blocks:
+        return "blocks" if code.blocks is None else ""
+    return "trips" if code.trips is None else ""
+
+
+class SharedCalls:
+    """The functions that do one share, each written once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[str, Sharing], str] = {}
+
+    def call(self, code: DeviceCode, sharing: Sharing, position: tuple[str, str], arguments: Sequence[str]) -> list[str]:
+        """Statements that set `failed`; `position`: the block, and how many there are (all of them, where blocks are shared)."""
+        name = f"{sharing}_{c_name(code.function.name)}"
+        key = (code.function.name, sharing)
+        if key not in self.texts:
+            self.texts[key] = _share(code, sharing, name)
+        most = position[1] if sharing == "blocks" else "INT64_MAX"
+        return [
+            f"struct {name} given = {{{{{', '.join(arguments) or '0'}}}, {position[0]}, {position[1]}}};",
+            f"const int64_t failed = pp_shared(call, {most}, share_{name}, &given);",
+        ]
+
+
+def _share(code: DeviceCode, sharing: Sharing, name: str) -> str:
+    w, kernel = Writer(), c_name(code.function.name)
+    with w.block(f"struct {name}", tail="};"):
+        w.line(f"launch_{kernel} launch;")
+        w.line("int64_t block, blocks;")
+    with w.block(f"static int64_t share_{name}(pypto_call *call, void *given, int64_t share, int64_t shares)"):
+        w.line(f"const struct {name} *const g = given;")
+        w.line("unsigned char *const mem = call->arena->base;")
+        values = "".join(f", g->launch.{n}" for _, n in code.fields)
+        if sharing == "trips":
+            w.line(f"return kernel_{kernel}(call, mem, g->block, g->blocks{values}, share, shares);")
+        else:
+            w.line("const int64_t last = pp_part(g->blocks, share + 1, shares);")
+            with w.block("for (int64_t block = pp_part(g->blocks, share, shares); block < last; ++block)"):
+                alone = ", 0, 1" if code.shares else ""
+                w.line(f"const int64_t failed = kernel_{kernel}(call, mem, block, g->blocks{values}{alone});")
+                w.line("if (failed) {")
+                w.line("    return failed;")
+                w.line("}")
+            w.line("return 0;")
+    return w.text()
