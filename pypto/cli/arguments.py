@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pypto.dtypes import ALL_DTYPES, DataType
-from pypto.language.annotations import RUNTIME
+from pypto.language.annotations import RUNTIME, Tensor
 
 if TYPE_CHECKING:
     from pypto.frontend.signatures import Parameter
@@ -30,15 +30,14 @@ class Usage(Exception):
 
 
 class Array(NamedTuple):
-    """An array to be made: only its shape and dtype count."""
+    """An array, of which only shape and dtype count."""
 
     dtype: DataType
     shape: tuple[int, ...]
 
     def make(self) -> Any:
-        import numpy as np
-
-        return np.zeros(self.shape, self.dtype.numpy())
+        """A description: nothing is allocated."""
+        return Tensor[list(self.shape), self.dtype]
 
 
 Sample = Array | int | float | bool

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pypto.ir.program import Program
     from pypto.passes.context import PassContext
 
-__all__ = ["add_inspect", "add_lower", "common", "context"]
+__all__ = ["add_inspect", "add_lower", "add_options", "common", "context"]
 
 _TENSOR, _MEMORY_MAP = "tensor", "memory-map"
 _STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", "ptoas", _MEMORY_MAP)
@@ -47,6 +47,11 @@ def add_lower(commands: Any) -> None:
 def common(p: argparse.ArgumentParser) -> None:
     """What every command that is about a kernel takes."""
     p.add_argument("target", metavar="FILE.py[:kernel]", help="the file, and the kernel where it has several")
+    add_options(p)
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """What commands about kernels take; `context` reads it."""
     what = "a sample argument: x=fp32[16,64], n=3; not needed where the annotations say all"
     p.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help=what)
     p.add_argument("--platform", choices=tuple(PLATFORMS), help="default: a2a3sim")

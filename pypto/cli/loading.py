@@ -6,20 +6,25 @@ In: the text of the command line.  Out: the `@pl.jit` function.  The file runs a
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pypto.cli.arguments import Usage
 
 if TYPE_CHECKING:
     from pypto.jit import JITFunction
 
-__all__ = ["FileFailed", "loaded"]
+__all__ = ["FileFailed", "loaded", "loaded_entries"]
+
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class FileFailed(Exception):
@@ -33,16 +38,78 @@ def loaded(target: str) -> Iterator[JITFunction]:
     Usage for a file or kernel that is not there; FileFailed for a file that raises.
     """
     path, name = _split(target)
+    path = _file(path)
+    with _modules_in(os.path.dirname(path)):
+        yield _find(_module(path), path, name)
+
+
+@contextmanager
+def loaded_entries(target: str) -> Iterator[list[Any]]:
+    """What `FILE.py`, `package.module`, or either with `:name` stands for: its kernels and programs, or the one that is named.
+
+    A name may stand for a list, too, of whatever `pypto.precompile` takes.  Raises as `loaded` does.
+    """
+    path, name = _split(target)
+    imported = not path.endswith(".py") and _MODULE.fullmatch(path) is not None
+    path = path if imported else _file(path)
+    with _modules_in(os.getcwd() if imported else os.path.dirname(path)):
+        module = _imported(path) if imported else _module(path)
+        file = str(getattr(module, "__file__", path))
+        found = [_attribute(module, path, name)] if name else _all(module, file)
+        if len(found) == 1 and isinstance(found[0], list):
+            found = found[0]
+        if not found:
+            raise Usage(f"{target}: there is no @pl.jit kernel and no program in it")
+        yield found
+
+
+def _file(path: str) -> str:
     if not os.path.isfile(path):
         raise Usage(f"{path}: no such file")
     if not path.endswith(".py"):
         raise Usage(f"{path}: a Python file with a @pl.jit kernel is wanted")
-    path = os.path.abspath(path)
-    before, sys.path[:] = list(sys.path), [os.path.dirname(path), *sys.path]
+    return os.path.abspath(path)
+
+
+@contextmanager
+def _modules_in(directory: str) -> Iterator[None]:
+    before, sys.path[:] = list(sys.path), [directory, *sys.path]
     try:
-        yield _find(_module(path), path, name)
+        yield
     finally:
         sys.path[:] = before
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is not None and (name == e.name or name.startswith(f"{e.name}.")):
+            raise Usage(f"{name}: no such module; a file is named with its .py") from None
+        raise FileFailed(name) from e
+    except Exception as e:
+        raise FileFailed(name) from e
+
+
+def _all(module: ModuleType, path: str) -> list[Any]:
+    from pypto.ir.program import Program
+    from pypto.jit import JITFunction
+
+    own = [v for v in vars(module).values() if isinstance(v, Program) or (isinstance(v, JITFunction) and _is_of(v, path))]
+    return list({id(v): v for v in own}.values())
+
+
+def _is_of(kernel: JITFunction, path: str) -> bool:
+    return os.path.abspath(kernel.source.filename) == os.path.abspath(path)
+
+
+def _attribute(module: ModuleType, path: str, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise Usage(f"{path}: there is no '{name}'")
+    return found
 
 
 def _split(target: str) -> tuple[str, str]:

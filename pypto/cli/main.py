@@ -1,6 +1,6 @@
 """The command line: arguments in, text and an exit code out.
 
-0: done.  1: the kernel, its file, or (of `doctor`) the machine is wrong.  2: the command is.
+0: done.  1: the kernel, its file, or (of `doctor`) the machine is wrong.  2: the command is.  130: Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pypto.cli.cache import add_cache
 from pypto.cli.doctor import add_doctor
 from pypto.cli.inspection import add_inspect, add_lower
 from pypto.cli.loading import FileFailed
+from pypto.cli.precompilation import add_precompile
 from pypto.errors import Error, PyptoWarning
 
 __all__ = ["main"]
 
-_DONE, _KERNEL, _USAGE = 0, 1, 2
+_DONE, _KERNEL, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_inspect(commands)
     add_lower(commands)
     add_cache(commands)
+    add_precompile(commands)
     add_doctor(commands)
     given = parser.parse_args(argv)
     code = _DONE
@@ -49,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Error as e:
         print(e, file=sys.stderr)
         return _KERNEL
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except BrokenPipeError:  # the reader has seen enough; nothing more is written, at exit neither
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -217,7 +217,7 @@ def test_samples() -> None:
         "t": True,
         "e": 1e-5,
     }
-    assert (given["x"].make().shape, given["y"].make().dtype.name) == ((16, 64), "bfloat16")  # type: ignore[union-attr]
+    assert (given["x"].make().shape, given["y"].make().dtype) == ([16, 64], DataType.BF16)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
