@@ -12,7 +12,7 @@ from typing import Any
 from pypto.enums import TileLayout
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
-from pypto.ir.opdef import FULL, SCALAR, UNUSED, Lanewise
+from pypto.ir.opdef import FULL, PART, SCALAR, UNUSED, Lanewise
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt
@@ -24,7 +24,7 @@ from pypto.passes.statements import definitions
 
 __all__ = ["resolve_backend_op_layouts"]
 
-_ELEMENTWISE = frozenset((FULL, SCALAR, UNUSED))
+_DATA = frozenset((FULL, PART))  # the patterns of operands that are read element by element
 
 
 class _Resolver(SSARewriter):
@@ -42,7 +42,7 @@ class _Resolver(SSARewriter):
         value = self.visit(s.value)
         if not isinstance(value, Call) or not _works_on_columns(value):
             return self.assign(s, value)
-        args = [self._row(a) if isinstance(a.type, TileType) else a for a in value.args]
+        args = [self._row(a) if _is_column(a) else a for a in value.args]
         row = self.let(f"{s.var.name_hint}_row", typed_call(value.op.name, args, value.kwargs, value.span, attrs=value.attrs))
         back = typed_call("tile.reshape", (row, MakeTuple(_shape(value))), None, value.span)
         if back.type != value.type:
@@ -64,13 +64,14 @@ class _Resolver(SSARewriter):
 
 
 def _works_on_columns(c: Call) -> bool:
-    """Whether an elementwise operator is applied to column vectors only."""
+    """Whether an elementwise operator is applied to column vectors only; its scratch may be anything."""
     op = ops.of(c)
     if op is None or op.level != "tile" or not isinstance(op.semantics, Lanewise):
         return False
     s = op.semantics
-    tiles = [a for a in c.args if isinstance(a.type, TileType)]
-    return s.result == FULL and set(s.patterns) <= _ELEMENTWISE and bool(tiles) and all(_is_column(a) for a in tiles)
+    data = [a for a, pattern in zip(c.args, s.patterns, strict=False) if pattern in _DATA]
+    elementwise = s.result == FULL and set(s.patterns) <= _DATA | {SCALAR, UNUSED}
+    return elementwise and bool(data) and all(_is_column(a) for a in data)
 
 
 def _is_column(e: Expr) -> bool:
