@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from pypto.errors import VerificationError
 from pypto.ir.program import Function, Program
+from pypto.ir.verify.placement import overlapping_tiles
 from pypto.ir.verify.tile_storage import check_storage
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 
-__all__ = ["WITHOUT_BUFFERS", "require_storage", "verify_tile_storage"]
+__all__ = ["WITHOUT_BUFFERS", "require_apart", "require_storage", "verify_tile_storage"]
 
 # The remedy for storage that has no form as buffers: the same kernel runs without it.
 WITHOUT_BUFFERS = "compile it with PassContext(enable_buffer_ir=False): such a kernel stays at the tile stage"
@@ -27,6 +28,14 @@ def require_storage(f: Function, physical: bool) -> None:
         raise VerificationError(
             "tile storage is not closed:\n" + "\n".join(texts), found[0].span, WITHOUT_BUFFERS, diagnostics=texts
         )
+
+
+def require_apart(f: Function) -> None:
+    """VerificationError where tiles that are needed at one time share bytes; memrefs are addresses."""
+    found = overlapping_tiles(f, True)
+    if found:
+        texts = tuple(d.text() for d in found)
+        raise VerificationError("tiles overlap:\n" + "\n".join(texts), found[0].stmt.span, WITHOUT_BUFFERS, diagnostics=texts)
 
 
 @program_pass("VerifyTileStorage")

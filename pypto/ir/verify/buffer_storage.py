@@ -3,18 +3,20 @@
 In: a function of the buffer stage.  Out: operands of one operation that overlap though one is written, windows whose
 place cannot be proved, extents changed through a view, and windows used after their buffer's extents changed.
 Addresses and offsets are folded through scalar definitions; a window at a run-time offset, and every window of it,
-stands for the whole it is cut from; gaps between rows count as covered.  What is transferred is what the buffer was told.
+stands for the whole it is cut from; gaps between rows count as covered.  Run-time extents of what one operation transfers
+or combines are equal as expressions, where one path says them: two unknown numbers are no proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pypto.enums import ArgEffect, MemorySpace
 from pypto.ir import arith, ops
-from pypto.ir.expr import Call, Expr, MakeTuple, Var
+from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
 from pypto.ir.layout import box_of
+from pypto.ir.opdef import Lanewise, OpDef
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import BufferType
@@ -143,8 +145,9 @@ class _Storage:
             if address is not None and address < 0:
                 self.report(f"'{v.name_hint}': the effective address must be nonnegative, got {address}", c.span)
             self.windows[v] = self._whole(v, t, address)
-            if all(n < 0 for n in t.valid_shape) and isinstance(c.args[0], MakeTuple):
-                self.told[v] = c.args[0].elements
+            if isinstance(c.args[0], MakeTuple) and any(n < 0 for n in t.valid_shape):
+                given = iter(c.args[0].elements)
+                self.told[v] = tuple(const_index(n) if n >= 0 else next(given) for n in t.valid_shape)
             return
         source = c.args[0]
         w = self.windows.get(source) if isinstance(source, Var) else None
@@ -157,6 +160,8 @@ class _Storage:
             self.windows[v] = w._replace(pitch=_line(t), is_view=True, version=version)
         else:
             self.windows[v] = self._cut(t, w, c)._replace(is_view=True, version=version)
+            if any(n < 0 for n in t.valid_shape) and len(c.args) > 2 and isinstance(c.args[2], MakeTuple):
+                self.told[v] = c.args[2].elements
 
     def _cut(self, t: BufferType, w: Window, c: Call) -> Window:
         assert isinstance(c.args[1], MakeTuple)
@@ -181,8 +186,7 @@ class _Storage:
         handles = [(i, a, self.windows[a]) for i, a in enumerate(c.args) if isinstance(a, Var) and a in self.windows]
         for _, a, _ in handles:
             self._use(a, c)
-            if op.concept in ("load", "store"):
-                self._transfer(a, c)
+        self._extents(op, [a for _, a, _ in handles], c)
         for i, a, r in handles:
             for k, b, w in handles:
                 if i != k and effects[k] is not ArgEffect.Read and effects[i] is not ArgEffect.Write:
@@ -213,11 +217,18 @@ class _Storage:
         assert isinstance(c.args[1], MakeTuple)
         self.told[handle] = c.args[1].elements
 
-    def _transfer(self, handle: Var, c: Call) -> None:
-        """A handle of run-time extents takes and gives the rectangle that it was told."""
-        extents = next(a for a in c.args[2:] if isinstance(a, MakeTuple))
-        if handle in self.told and not self._same(extents.elements, self.told[handle]):
-            self.report(f"{c.op.name}: other extents than those that '{handle.name_hint}' was told", c.span)
+    def _extents(self, op: OpDef, handles: Sequence[Var], c: Call) -> None:
+        """What is transferred is what the handle was told; what is combined was told the same."""
+        told = [(h, self.told[h]) for h in handles if h in self.told]
+        if op.concept in ("load", "store"):
+            stated = next(a for a in c.args[2:] if isinstance(a, MakeTuple)).elements
+        elif told and (isinstance(op.semantics, Lanewise) or op.concept == "copy"):
+            stated = told[-1][1]
+        else:
+            return
+        for h, extents in told:
+            if not self._same(extents, stated):
+                self.report(f"{c.op.name}: other extents than those that '{h.name_hint}' was told", c.span)
 
     def _use(self, e: Expr, c: Call) -> None:
         """A view shows the extents its buffer had when it was made."""

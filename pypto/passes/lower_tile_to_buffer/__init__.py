@@ -21,7 +21,7 @@ from pypto.passes.lower_tile_to_buffer.convert import Converter
 from pypto.passes.lower_tile_to_buffer.matrix import products_beside_sums
 from pypto.passes.lower_tile_to_buffer.storage import Uses, index_storage
 from pypto.passes.lower_tile_to_buffer.windows import find_windows
-from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS, require_storage
+from pypto.passes.verify_tile_storage import WITHOUT_BUFFERS, require_apart, require_storage
 
 __all__ = ["lower_tile_to_buffer", "to_buffer"]
 
@@ -45,6 +45,8 @@ def to_buffer(f: Function, addressed: bool) -> Function:
         texts = tuple(d.text() for d in found)
         what = f"buffer form of '{f.name}' is not valid:\n" + "\n".join(texts)
         raise VerificationError(what, found[0].span, WITHOUT_BUFFERS, diagnostics=texts)
+    if addressed:
+        require_apart(f)
     return made
 
 

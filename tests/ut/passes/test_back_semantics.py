@@ -4,14 +4,21 @@ Random kernels run on the interpreter before and after every pass, then under ev
 stage and as buffers; the judges find nothing on what the planners made.
 """
 
+import random
+
 import numpy as np
 import pytest
 from pass_lab import FRONT, apply, copies, out, outputs, program
 from random_kernels import buffer_arguments, buffer_kernel, tile_arguments, tile_kernel
 
 from pypto.debug import Placement, run
+from pypto.dtypes import DataType
 from pypto.enums import FunctionIRStage, MemoryPlanner
+from pypto.errors import VerificationError
+from pypto.ir.expr import ConstInt, IterArg, Var
 from pypto.ir.program import Program
+from pypto.ir.rewrite import Mutator, defined_vars
+from pypto.ir.shaped import TileType
 from pypto.ir.verify.placement import overlapping_tiles
 from pypto.ir.verify.tile_storage import check_storage
 from pypto.passes.context import PassOptions
@@ -92,6 +99,66 @@ def test_buffers_give_the_numbers(seed, planner):
     for n, m in ((0, 0), (1, 4), (3, 8)):
         args = buffer_arguments(n, m)
         assert executed(made, args, None) == executed(p, args, Placement.VALUES)
+
+
+class _Shift(Mutator):
+    """An allocation, and all that lies in it, so many bytes further on."""
+
+    def __init__(self, base: Var, by: int) -> None:
+        super().__init__()
+        self.base, self.by = base, by
+
+    def define(self, v: Var) -> Var:
+        if not isinstance(v.type, TileType) or v.type.memref is None or v.type.memref.base_ is not self.base:
+            return super().define(v)
+        to = ConstInt(start(v.type) + self.by, DataType.INT64)
+        t = v.type.at(v.type.memref.replace(byte_offset_=to))
+        made = IterArg(v.name_hint, t, self.visit(v.initValue)) if isinstance(v, IterArg) else Var(v.name_hint, t)
+        self.vars[v] = made
+        return made
+
+
+def start(t: TileType) -> int:
+    assert t.memref is not None
+    assert isinstance(t.memref.byte_offset_, ConstInt)
+    return t.memref.byte_offset_.value
+
+
+def planned(p: Program, planner: MemoryPlanner) -> Program:
+    """The kernel of buffers, when its tiles have got their addresses."""
+    seen: dict[str, Program] = {}
+    lower(p, PassOptions(memory_planner=planner), watch=lambda n, each, made: seen.setdefault(each.name, made))
+    return seen["AllocateMemoryAddr"]
+
+
+@pytest.mark.contract("B150")
+@pytest.mark.parametrize("planner", [MemoryPlanner.PYPTO, MemoryPlanner.DSA_RP])
+def test_whatever_changes_a_number_is_found(planner):
+    """Allocations moved at random: of each that makes a kernel compute something else the judge says so, and it is no buffers."""
+    r, wrong = random.Random(7), 0
+    for seed in range(6):
+        p = planned(buffer_kernel(seed), planner)
+        args = [buffer_arguments(n, m) for n, m in ((1, 4), (3, 8))]
+        (f,) = p.function_list
+        assert check_storage(f, True) == overlapping_tiles(f, True) == []
+        lowered = lower_tile_to_buffer.run(p, PassOptions(planner))
+        want = [executed(lowered, a, None) for a in args]
+        tiles = [v.type for v in defined_vars(f.body) if isinstance(v.type, TileType) and v.type.memref is not None]
+        for _ in range(8):
+            moved, onto = r.sample(tiles, 2)
+            by = start(onto) - start(moved) + 32 * r.choice([0, 0, 1, -1, 8])
+            if start(moved) + by < 0 or moved.memref.base_ is onto.memref.base_:
+                continue
+            broken = p.with_functions([f.replace(body=_Shift(moved.memref.base_, by).body(f.body))])
+            (g,) = broken.function_list
+            found = [*overlapping_tiles(g, True), *check_storage(g, True)]
+            differs = [executed(broken, a, Placement.ADDRESSED) for a in args] != want
+            wrong += differs
+            assert found or not differs, f"seed {seed}: {moved.memref} at {start(moved) + by}"
+            if found:
+                with pytest.raises(VerificationError):
+                    lower_tile_to_buffer.run(broken, PassOptions(planner))
+    assert wrong >= 10
 
 
 TENSORS = """

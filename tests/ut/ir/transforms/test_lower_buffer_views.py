@@ -711,6 +711,24 @@ def test_widening_the_extents_writes_nothing(planner):
     assert [n for n in operations(f) if n not in ("alloc", "subview", "set_validshape")] == ["load", "store", "store"]
 
 
+@contract("B126", "B239")
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize(
+    ("setters", "used"),
+    [
+        ("a = pl.set_validshape(t, n, 64)", "t"),
+        ("a = pl.set_validshape(t, n, 64)\nb = pl.set_validshape(t, m, 64)", "a"),
+        ("a = pl.set_validshape(t, n, 64)\nb = pl.set_validshape(t, m, 64)", "pl.exp(a)"),
+        ("a = pl.set_validshape(t, n, 64)\nb = pl.set_validshape(t, m, 64)", "pl.add(b, pl.exp(b))"),
+    ],
+)
+def test_passes_by_hand_do_not_use_former_extents(planner, setters, used):
+    """Nothing was selected, so nobody asked before; one handle has one pair of extents, that it was told last."""
+    body = LOAD + setters + f"\npl.store({used}, [0, 0], o)\npl.store(a, [0, 0], o)"
+    with pytest.raises(VerificationError, match=r"other extents than those that '.*' was told"):
+        by_hand(body, planner, chosen=True)
+
+
 @contract("B140")
 def test_what_is_known_to_be_empty_is_not_built():
     empty = "t = pl.load(x, [0, 0], [16, 64], valid_shape=[0, 0])\npl.store(t, [0, 0], o)\n"

@@ -416,6 +416,7 @@ def windowed(after: bool, in_loop: bool) -> list[str]:
     """A window cut before or after the extents of its buffer change, at one level or in a loop."""
     k = Lab()
     a, b = k.alloc("a", valid=(-1, -1)), k.alloc("b", shape=(8, 32), valid=(-1, -1))
+    k.do("set_validshape", b, tup(k.n, k.m))
     start = len(k.body)
     if after:
         k.do("set_validshape", a, tup(k.n, k.m))
@@ -458,6 +459,29 @@ def test_transfers_are_of_the_extents_that_the_buffer_was_told(name, told, where
     # What one of two paths told the buffer is not known afterwards.
     wrong = told != "nm" and not where
     assert [m.split(": ", 1)[1] for m in k.findings()] == wrong * [f"buffer.{name}: other extents than those that 'a' was told"]
+
+
+@pytest.mark.contract("B124", "B125")
+@pytest.mark.parametrize("name", ["add", "copy", "exp"])
+@pytest.mark.parametrize(
+    ("rows", "view", "sound"), [("n", False, True), ("m", False, False), ("n", True, True), ("m", True, False)]
+)
+def test_what_is_combined_was_told_the_same(name, rows, view, sound):
+    """Two extents of run time are the same if the expressions are: by the descriptors anything goes."""
+    k = Lab()
+    a, b, c = (k.alloc(letter, valid=(-1, -1)) for letter in "abc")
+    for h in (a, c):
+        k.do("set_validshape", h, tup(k.n, k.m))
+    first = k.n if rows == "n" else k.m
+    if view:
+        whole = k.alloc("whole")
+        b = k.let("b", k.made("subview", [whole, tup(0, 0), tup(first, k.m)], BufferType((16, 32), D.FP32, VEC, (-1, -1))))
+    else:
+        k.do("set_validshape", b, tup(first, k.m))
+    k.do(name, *((a, b, c) if name == "add" else (b, c)))
+    assert [m.split(": ", 1)[1] for m in k.findings()] == (not sound) * [
+        f"buffer.{name}: other extents than those that 'b' was told"
+    ]
 
 
 def test_constants_are_transferred_into_run_time_extents():
