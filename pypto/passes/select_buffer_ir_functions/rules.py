@@ -204,7 +204,9 @@ class _Rules:
             t = s.loop_var.type
             index = isinstance(t, ScalarType) and t.dtype is DataType.INDEX
             positive = isinstance(s.step, ConstInt) and s.step.value > 0
-            self.need(index and positive and s.kind is ForKind.Sequential, "a loop does not count up by a constant")
+            self.need(index and positive, "a loop does not count up by a constant")
+            # On one core, trips that may come in any order come one after the other.
+            self.need(s.kind in (ForKind.Sequential, ForKind.Parallel), "a loop is to be unrolled or pipelined")
         for a in s.iter_args:
             if isinstance(a.type, TensorType):
                 self.gm[a] = self.tensor(a.initValue)
