@@ -63,7 +63,7 @@ def stages(module: ModuleType) -> dict[str, str]:
 
 
 def test_the_pages_with_programs_are_found() -> None:
-    assert PAGES == ["README.md", "docs/command_line.md", "docs/language.md", "docs/testing.md"]
+    assert PAGES == ["README.md", "docs/command_line.md", "docs/language.md", "docs/precompile.md", "docs/testing.md"]
 
 
 @pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
