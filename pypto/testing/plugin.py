@@ -80,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--save-kernels", action="store_true", help="keep artifacts, in build_output/ without --kernels-dir")
     group.addoption("--dump-passes", action="store_true", help="keep the program after each pass beside the artifacts")
     group.addoption("--codegen-only", action="store_true", help="compile only: cases pass without any numbers")
-    group.addoption("--precompile-workers", type=int, metavar="N", default=0, help="compile cases ahead, in N threads")
+    group.addoption("--precompile-workers", type=int, metavar="N", default=0, help="compile cases ahead, in N processes")
     group.addoption("--pypto-log-level", metavar="LEVEL", default="ERROR", help="level of the logger 'pypto'")
     for o in _OF_DEVICES:
         group.addoption(o.flag, default=o.default, help=o.reason, **o.settings)

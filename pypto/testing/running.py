@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,7 +26,9 @@ from pypto.ir.program import Program
 from pypto.jit import JITFunction
 from pypto.jit.compiled import CompiledProgram
 from pypto.jit.generated import Generated
+from pypto.jit.pool import PrecompilePool
 from pypto.jit.programs import compile_program, generate_program
+from pypto.jit.work import Precompiled
 from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pass_manager import Dump, PassDumpLevel
 from pypto.passes.pipeline import lower
@@ -34,7 +37,18 @@ from pypto.target import runs_here
 from pypto.testing.cases import Case
 from pypto.testing.comparing import difference, expected_outputs
 
-__all__ = ["BUFFER_PROGRAM", "CaseRun", "Prepared", "Resolved", "RunResult", "check_stages", "execute", "failure", "prepare"]
+__all__ = [
+    "BUFFER_PROGRAM",
+    "CaseRun",
+    "Prepared",
+    "Resolved",
+    "RunResult",
+    "begin",
+    "check_stages",
+    "execute",
+    "failure",
+    "prepare",
+]
 
 BUFFER_PROGRAM = "buffer_ir.msgpack"
 _MOST_CHARACTERS = 200  # of a directory's name
@@ -150,13 +164,28 @@ def prepare(r: Resolved, directory: Path | None, dump_passes: bool = False, code
     return Prepared(compiled, directory)
 
 
+def begin(r: Resolved, pool: PrecompilePool) -> Future[Precompiled]:
+    """Have a pool compile a case under its own options; `prepare` finds the artifact."""
+    with r.context():
+        if isinstance(r.case.kernel, JITFunction):
+            args, by_name = _samples(r.case)
+            return pool.submit(r.case.kernel, *args, **by_name)
+        return pool.submit(r.case.kernel)
+
+
 def _made(case: Case, texts_alone: bool) -> CompiledProgram | Generated:
     if isinstance(case.kernel, JITFunction):
-        samples = {t.name: np.empty(t.shape, t.dtype.numpy()) for t in case.tensors} | dict(case.scalars)
-        by_name = {n: samples.pop(n) for n in case.keyword_only}
+        args, by_name = _samples(case)
         make = case.kernel.generate if texts_alone else case.kernel.compile
-        return make(*(samples[n] for n in case.order if n in samples), **by_name)
+        return make(*args, **by_name)
     return generate_program(case.kernel) if texts_alone else compile_program(case.kernel)
+
+
+def _samples(case: Case) -> tuple[list[Any], dict[str, Any]]:
+    """What a kernel is compiled for: tensors are described, so that nothing is allocated."""
+    samples = {t.name: t for t in case.tensors} | dict(case.scalars)
+    by_name = {n: samples.pop(n) for n in case.keyword_only}
+    return [samples[n] for n in case.order if n in samples], by_name
 
 
 def check_stages(program: Program, enable_buffer_ir: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_cases import SPECS, Doubling, Legacy
-from testing_kit import ZEROS, X, doubled, kept
+from testing_kit import ZEROS, X, doubled, kept, scaled
 
 import pypto.language as pl
-from pypto import ir
+from pypto import cache_stats, ir
 from pypto.enums import FunctionIRStage, MemoryPlanner
 from pypto.errors import InternalError
 from pypto.ir.program import Program
@@ -271,14 +272,44 @@ def test_a_comparison_replaces_the_tolerances() -> None:
     close.assert_passed()
 
 
-def test_a_worker_that_is_torn_down() -> None:
-    def leave(self):
-        raise SystemExit(3)
+def test_a_worker_that_is_torn_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cc = tmp_path / "cc"
+    cc.write_text(f'#!/bin/sh\ncase " $* " in *" -o kernel.so "*) kill -9 $PPID;; esac\nexec {shutil.which("cc")} "$@"\n')
+    cc.chmod(0o755)
+    monkeypatch.setenv("PYPTO_CC", str(cc))
+    (r,) = run(doubled(), ahead=True)
+    assert r.error.startswith("Pre-compilation failed: ToolchainError: error[T104]: the process that compiled kernel 'scaled'")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running.Resolved, "context", leave)
-        (r,) = run(doubled(), ahead=True)
-    assert r.error == "compile task crashed: SystemExit: 3"
+
+def test_workers_compile_and_tests_find_it() -> None:
+    """Cases of one name that differ in one option are two artifacts, and nothing is compiled twice."""
+
+    def case(planner: MemoryPlanner, buffers: bool) -> st.Case:
+        return st.case(offset, X, ZEROS, memory_planner=planner, enable_buffer_ir=buffers, golden=lambda t: t["x"] + 12345.0)
+
+    before = cache_stats()
+    for r in run(*(case(p, b) for p, b in CHOICES), ahead=True):
+        r.assert_passed()
+    after = cache_stats()
+    assert after.builds - before.builds == len(CHOICES)
+    assert after.disk_hits - before.disk_hits >= len(CHOICES)
+
+
+@pl.jit
+def offset(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.load(x, [0, 0], [16, 32])
+        out = pl.store(pl.adds(t, 12345.0), [0, 0], out)
+    return out
+
+
+def test_cases_that_nobody_waits_for() -> None:
+    with closing(Session(SessionOptions(precompile_workers=1))) as session:
+        cases = [st.case(scaled, X, ZEROS, float(n), name=f"c{n}", enable_buffer_ir=n % 2 == 0, golden=None) for n in range(2)]
+        session.precompile((c, "a5sim") for c in cases)
+        session._pool.close(cancel=True)
+        errors = [session.run(session.resolve(c, "a5sim")).error for c in cases]
+    assert "compile task crashed: it was cancelled" in errors
 
 
 @contract("B250")
