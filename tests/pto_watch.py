@@ -93,7 +93,7 @@ def judge(program: Program, options: PassOptions) -> None:
                 raise AssertionError(f"no place of the refusal of '{f.name}': {e}") from None
             continue
         try:
-            check(text, _addressed(options))
+            check(text, _addressed(options), alone=True)
         except PtoError as e:
             line = re.search(r"line (\d+)", str(e))
             shown = text.split("\n")[int(line[1]) - 1].strip() if line is not None else ""

@@ -50,7 +50,7 @@ class Frame:
     `call` evaluates calls; it is the interpreter's, so that this module knows no operator.
     """
 
-    __slots__ = ("call", "on_core", "position", "storage", "values", "wholes")
+    __slots__ = ("call", "ends", "on_core", "position", "started", "storage", "values", "wholes")
 
     def __init__(
         self, call: Callable[[Frame, Call | Submit, Var | None], Value], storage: Storage, position: Position, on_core: bool
@@ -58,6 +58,8 @@ class Frame:
         self.call, self.storage, self.position, self.on_core = call, storage, position, on_core
         self.values: dict[Var, Value] = {}
         self.wholes: dict[int, Block] = {}  # what the lanes of a region put together, by the identity of the call
+        self.ends: Any = None  # of the pipes of the group that started this function
+        self.started: Any = None  # the functions that this activation lets run side by side
 
     # -- expressions --
 

@@ -24,11 +24,13 @@ from pypto.debug.meeting import SYSTEM, Party, in_step
 from pypto.debug.memory import ArenaPlace, Block
 from pypto.debug.moves import SPECIAL
 from pypto.debug.paging import PAGING
+from pypto.debug.pipes import PIPES, Cluster, Ends
 from pypto.debug.products import matmul
 from pypto.debug.rearrange import REARRANGE
 from pypto.debug.regions import REGIONS
 from pypto.debug.sorting import SORTING
 from pypto.debug.storage import Placement, Storage, placement_of
+from pypto.enums import FunctionType
 from pypto.errors import ArgumentTypeError, InternalError, KernelError, NotSupportedError
 from pypto.ir import ops
 from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
@@ -39,6 +41,7 @@ from pypto.ir.shaped import TileType, const_dim
 from pypto.ir.stmt import (
     AssignStmt,
     BreakStmt,
+    ClusterScopeStmt,
     ContinueStmt,
     EvalStmt,
     ForStmt,
@@ -54,6 +57,8 @@ from pypto.ir.stmt import (
     YieldStmt,
 )
 from pypto.ir.types import Type
+from pypto.ir.verify.pipe_ends import PipeUse, pipe_use
+from pypto.ir.verify.roots import Flow
 from pypto.span import Span
 
 __all__ = ["interpret", "run"]
@@ -84,7 +89,7 @@ def interpret(
     return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
 
 
-_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **SYSTEM, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS}
+_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **SYSTEM, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS, **PIPES}
 
 
 def _applied(app: Application) -> Value:
@@ -93,12 +98,7 @@ def _applied(app: Application) -> Value:
         return lanewise(app, form)
     if isinstance(form, Reduce):
         return reduce(app, form)
-    if isinstance(form, Matmul):
-        return matmul(app, form)
-    kind = _KINDS.get(form.kind)
-    if kind is None:
-        raise NotSupportedError(f"{app.op.name} is not executed on the host", app.call.span)
-    return kind(app)
+    return matmul(app, form) if isinstance(form, Matmul) else _KINDS[form.kind](app)
 
 
 class _Flow(Enum):
@@ -119,19 +119,25 @@ class _Run:
     """One execution of a program."""
 
     def __init__(self, program: Program, placement: Placement | None) -> None:
+        self.program = program
         self.functions = {f.name: f for f in program.function_list}
+        self.flow = Flow(program)
+        self.pipes: dict[str, PipeUse | None] = {}
         self.placement = placement
         self.tasks = 0
         self.meeting: dict[Stmt, bool] = {}  # by body: whether blocks wait for each other in it
 
     # -- functions --
 
-    def enter(self, f: Function, args: Sequence[Value], position: Position, on_core: bool, span: Span) -> tuple[Value, ...]:
+    def enter(
+        self, f: Function, args: Sequence[Value], position: Position, on_core: bool, span: Span, ends: Ends | None = None
+    ) -> tuple[Value, ...]:
         """Execute a function; what it returns."""
         storage = Storage(self.placement if self.placement is not None else placement_of(f))
         frame = Frame(self.call, storage, position, on_core or f.is_device)
+        frame.ends = ends
         bind_parameters(f, args, frame, span)
-        left = self.body(frame, f.body)
+        left = self._together(frame, f.body, span) if f.func_type is FunctionType.Group else self.body(frame, f.body)
         return left.values if left is not None and left.how is _Flow.RETURN else ()
 
     def call(self, frame: Frame, e: Call | Submit, var: Var | None) -> Value:
@@ -155,6 +161,9 @@ class _Run:
             raise InternalError(f"'{f.name}' takes {len(f.params)} arguments, the call has {len(args)}")
         if isinstance(e, Submit) and e.predicate is not None:
             raise NotSupportedError("a launch under a predicate is not executed on the host", e.span, "launch it inside an `if`")
+        use = self._pipes_of(f) if frame.started is not None else None
+        if use is not None:
+            return self._start(frame, use, args, e.span)
         blocks = e.core_num if isinstance(e, Submit) else e.attrs.get("core_num")
         results: tuple[Value, ...] = ()
         positions = self._positions(frame, blocks, e.span)
@@ -162,7 +171,7 @@ class _Run:
             results = in_step([partial(self._block, f, args, p, frame.on_core, e.span) for p in positions])[-1]
         else:
             for position in positions:
-                results = self.enter(f, args, position, frame.on_core, e.span)
+                results = self.enter(f, args, position, frame.on_core, e.span, frame.ends)
         if not frame.on_core:
             # What a kernel hands out lies in global memory from here on.
             results = tuple(_global(r) for r in results)
@@ -184,6 +193,41 @@ class _Run:
             inner = (self.functions[n].body for n in applied if n in self.functions)
             known = self.meeting[body] = "system.syncall" in applied or any(self._meets(b) for b in inner)
         return known
+
+    # -- functions that run side by side --
+
+    def _pipes_of(self, f: Function) -> PipeUse | None:
+        if f.name not in self.pipes:
+            self.pipes[f.name] = pipe_use(f) if f.is_device else None
+        return self.pipes[f.name]
+
+    def _together(self, frame: Frame, body: Stmt, span: Span) -> _Leave | None:
+        """A body whose calls of functions with pipes run side by side, when it has started all of them."""
+        called = (self.functions.get(c.op.name) for c in walk(body) if isinstance(c, Call))
+        members = {f.name: use for f in called if f is not None and (use := self._pipes_of(f)) is not None}
+        if not members:
+            return self.body(frame, body)
+        outside, frame.started = frame.started, Cluster(members.values())
+        left = self.body(frame, body)
+        cluster, frame.started = frame.started, outside
+        cluster.run(span)
+        return left
+
+    def _start(self, frame: Frame, use: PipeUse, args: list[Value], span: Span) -> Value:
+        """Enter a function among those that will run; its results are the tensors that it is given."""
+        f, position = use.function, frame.position
+        if self._meets(f.body):
+            what = f"'{f.name}' waits for other blocks and passes tiles through pipes: that is not executed on the host"
+            raise NotSupportedError(what, span, "let blocks meet in a kernel of its own")
+        for lane in range(use.lanes):
+            at = position._replace(lane=lane)
+            frame.started.add(use, lane, lambda ends, at=at: self.enter(f, args, at, True, span, ends))
+        returned = self.flow.returned(f.name)
+        if None in returned:
+            what = f"'{f.name}' has one end of a pipe and returns what is none of its parameters"
+            raise NotSupportedError(what, span, "write it into a pl.Out tensor")
+        results = tuple(args[i] for i in returned if i is not None)
+        return results if len(results) > 1 else results[0] if results else None
 
     @staticmethod
     def _positions(frame: Frame, blocks: Expr | int | None, span: Span) -> list[Position]:
@@ -276,6 +320,8 @@ class _Run:
             positions = self._positions(frame, s.core_num, s.span)
         elif isinstance(s, SplitAivScopeStmt):
             return self._lanes(frame, s)
+        elif isinstance(s, ClusterScopeStmt):
+            return self._together(frame, s.body, s.span)
         left = None
         if len(positions) > 1 and self._meets(s.body):
             frames = in_step([partial(self._block_of_scope, frame, s, p) for p in positions])

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pypto.codegen.pto import module_of, symbol
-from pypto.enums import MemoryPlanner
+from pypto.enums import FunctionType, MemoryPlanner
 from pypto.errors import NotSupportedError
-from pypto.ir.program import Program
+from pypto.ir.program import Function, Program
+from pypto.ir.verify.pipe_ends import pipes_started
 from pypto.passes.context import PassOptions
 from pypto.runtime.assemble import assemble
 from pypto.runtime.ptoas import Ptoas
@@ -41,17 +42,29 @@ class DeviceText(NamedTuple):
 
 
 def device_text(program: Program, options: PassOptions, locations: bool) -> DeviceText:
-    """The text of the device functions of a program whose storage is final; `locations`: with the user's files and lines."""
+    """The text of the kernels of a program whose storage is final; `locations`: with the user's files and lines."""
     addressed = options.memory_planner is not MemoryPlanner.PTOAS
     arch = chip_of(options.platform).name
     made = DeviceText({}, {})
-    for f in program.function_list:
-        if f.is_device:
-            try:
-                made.modules[f.name] = module_of((f,), arch, addressed, locations)
-            except NotSupportedError as e:
-                made.refused[f.name] = e
+    for name, functions in _kernels(program).items():
+        try:
+            made.modules[name] = module_of(functions, arch, addressed, locations)
+        except NotSupportedError as e:
+            made.refused[name] = e
     return made
+
+
+def _kernels(program: Program) -> dict[str, tuple[Function, ...]]:
+    """The functions of each module: a kernel, or the functions that a group lets run side by side on pipes."""
+    found: dict[str, tuple[Function, ...]] = {}
+    beside: set[str] = set()
+    for f in program.function_list:
+        members = pipes_started(program, f) if f.func_type is FunctionType.Group else {}
+        if members:
+            found[f.name] = tuple(use.function for use in members.values())
+            beside |= members.keys()
+    alone = {f.name: (f,) for f in program.function_list if f.is_device and f.name not in beside}
+    return {f.name: made for f in program.function_list if (made := found.get(f.name) or alone.get(f.name))}
 
 
 def file_name(kernel: str) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "Check",
     "Copies",
     "ElementWrite",
+    "Exchange",
     "FaultKind",
     "ForItem",
     "IfItem",
@@ -251,6 +252,23 @@ class ElementWrite(NamedTuple):
     span: Span
 
 
+class Exchange(NamedTuple):
+    """A call that deals with functions that run beside this one: nothing moves across it, and it is never left out.
+
+    `function(this run's end, dst, row, col, src, row, col, numbers...)`, without the views that are not there; `fault` as of
+    a Routine.
+    """
+
+    function: str
+    header: str
+    dst: View | None
+    src: View | None
+    numbers: tuple[Expr, ...]
+    fault: tuple[FaultKind, str] | None
+    name: str
+    span: Span
+
+
 class ArrayOp(NamedTuple):
     """An array of scalars: a new one (no `array`), another name (no `at`), an element read, or an element replaced.
 
@@ -332,6 +350,6 @@ class WhileItem(NamedTuple):
 
 
 Compute = LaneOp | ReduceOp | Outside | Copies | Routine
-Item = Compute | ScalarDef | ArrayOp | ElementWrite | Check | Meet | IfItem | ForItem | WhileItem
+Item = Compute | ScalarDef | ArrayOp | ElementWrite | Exchange | Check | Meet | IfItem | ForItem | WhileItem
 
 ZERO, ONE = const_index(0), const_index(1)

@@ -1,9 +1,10 @@
 """A device function as a static C function.
 
 In: a planned tile function or a Buffer-stage function.  Out: its C text and what callers and the alias proof need.
-The parameters of the C function are the call record, the arena, the number of this block and of all blocks of the
-launch, then every parameter in order (tensors as pointers), then the run-time extents that appear in tensor types, in
-order of first appearance, and, where threads can share a loop of it, the number of this share and of all.
+The parameters of the C function are the call record, the arena, the number of this block and of all blocks of the launch, this
+run's end of its group's pipes where it has any, then every parameter in order (tensors as pointers), then the run-time extents
+that appear in tensor types, in order of first appearance, and, where threads can share a loop of it, the number of this share
+and of all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pypto.codegen.native.emit import Emitter, Names, Sites, Touch, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.independence import loop_to_share, why_blocks_meet, why_trips_meet
+from pypto.codegen.native.pipes import HEADER
 from pypto.codegen.native.scalars import C_TYPES
 from pypto.codegen.native.structure import Base
 from pypto.codegen.native.writer import Writer
@@ -26,6 +28,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import free_vars, walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
+from pypto.ir.verify.pipe_ends import PipeUse
 
 __all__ = ["DeviceCode", "build_access", "emit_device", "symbols_of"]
 
@@ -49,6 +52,12 @@ class DeviceCode(NamedTuple):
     shares: bool
     trips: str | None
     blocks: str | None
+    pipes: PipeUse | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it reads and writes in no order of its own: it waits for what runs at the same time."""
+        return self.meets or self.pipes is not None
 
 
 def symbols_of(function: Function) -> tuple[Var, ...]:
@@ -75,19 +84,18 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     b = build_access(function, addressed)
     roots = b.tensors.values()
     block = flow.optimize(b.body, roots) if optimize else flow.plain(b.body, roots)
-    offsets: dict[MemorySpace, int] = {}
-    total = 0
-    for space in sorted(b.used, key=lambda s: s.value):
-        offsets[space] = total
-        total += (b.used[space] + 63) // 64 * 64
+    offsets, total = _offsets(b)
     names, w = Names(), Writer()
     symbols = symbols_of(function)
     parameters = ["pypto_call *const call", "unsigned char *const mem"]
     for v in (b.block, b.blocks):
         names.of[v] = f"pp_{v.name_hint}"
         parameters.append(f"const int64_t {names.of[v]}")
+    if b.pipes is not None:
+        parameters.append("unsigned char *const pp_side")
     meets = any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
-    shared = loop_to_share(block) if optimize and not meets else None
+    waits = meets or b.pipes is not None
+    shared = loop_to_share(block) if optimize and not waits else None
     if meets:
         functions.headers.setdefault("pypto_meet.h")
         parameters.append("pp_party *const pp_party_")
@@ -101,14 +109,17 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     w.line(f"/* {function.name}: {stage} stage */")
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
         w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
+        _lane(b, names, w, functions)
         e.block(block)
         w.line("return 0;")
     apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"
-    apart = "they wait for each other" if meets else apart
-    if shared is not None or meets or apart is None:
+    apart = "they wait for each other" if waits else apart
+    if shared is not None or waits or apart is None:
         _launch(w, c_name(function.name), fields)
     if meets:
         _one_block(w, c_name(function.name), fields)
+    elif waits:
+        _beside(w, c_name(function.name), fields)
     index = {p: i for i, p in enumerate(function.params)}
     touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
     trips = "it has no parallel loop around all that it does"
@@ -125,7 +136,27 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         shared is not None,
         trips if shared is None else why_trips_meet(shared, e.touches, e.values),
         apart,
+        b.pipes,
     )
+
+
+def _offsets(b: Base) -> tuple[dict[MemorySpace, int], int]:
+    """Where each memory lies in the arena, and the bytes of all."""
+    offsets: dict[MemorySpace, int] = {}
+    total = 0
+    for space in sorted(b.used, key=lambda s: s.value):
+        offsets[space] = total
+        total += (b.used[space] + 63) // 64 * 64
+    return offsets, total
+
+
+def _lane(b: Base, names: Names, w: Writer, functions: LaneFunctions) -> None:
+    """The vector lane of a function that runs once for each."""
+    if isinstance(b.lane, Var):
+        names.of[b.lane] = "pp_lane"
+        functions.headers.setdefault(HEADER)
+        w.line("const int64_t pp_lane = pp_lane_of(pp_side);")
+        w.line("(void)pp_lane;")
 
 
 def _fields(function: Function, names: Names, symbols: Sequence[Var]) -> list[tuple[str, str]]:
@@ -155,3 +186,12 @@ def _one_block(w: Writer, name: str, fields: list[tuple[str, str]]) -> None:
         w.line(f"const launch_{name} *const a = arguments;")
         given = ", ".join(["call", "mem", "block", "blocks", "party", *(f"a->{n}" for _, n in fields)])
         w.line(f"return kernel_{name}({given});")
+
+
+def _beside(w: Writer, name: str, fields: list[tuple[str, str]]) -> None:
+    """The function that runs beside others of its group."""
+    with w.block(f"static int64_t beside_{name}(pp_runner *side)"):
+        w.line(f"const launch_{name} *const a = side->arguments;")
+        w.line("(void)a;")
+        given = ["side->call", "side->mem", "side->block", "side->blocks", "(unsigned char *)side"]
+        w.line(f"return kernel_{name}({', '.join([*given, *(f'a->{n}' for _, n in fields)])});")

@@ -6,7 +6,7 @@ each tensor what was read and written where, for the proof that exact aliases ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native.access import (
@@ -14,6 +14,7 @@ from pypto.codegen.native.access import (
     Check,
     Copies,
     ElementWrite,
+    Exchange,
     FaultKind,
     ForItem,
     IfItem,
@@ -165,6 +166,9 @@ class Emitter:
             self.check(item)
         elif isinstance(item, ElementWrite):
             self.element_write(item)
+        elif isinstance(item, Exchange):
+            views = [v for v in (item.dst, item.src) if v is not None]
+            self.c_call(item, ["pp_side"], views)
         elif isinstance(item, ArrayOp):
             write_array(self, item)
         elif isinstance(item, Meet):
@@ -392,9 +396,12 @@ class Emitter:
 
     def routine(self, op: Routine) -> None:
         """A call of a function of the headers."""
+        self.c_call(op, [], (op.dst, *op.sources))
+
+    def c_call(self, op: Routine | Exchange, first: list[str], views: Sequence[View]) -> None:
         self.functions.headers.setdefault(op.header)
-        parts = []
-        for v in (op.dst, *op.sources):
+        parts = list(first)
+        for v in views:
             parts += [self.pointer(v), self.expr(v.row), self.expr(v.col)]
         call = f"{op.function}({', '.join([*parts, *map(self.expr, op.numbers)])})"
         if op.fault is None:

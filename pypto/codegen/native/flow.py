@@ -16,6 +16,7 @@ from pypto.codegen.native.access import (
     Compute,
     Copies,
     ElementWrite,
+    Exchange,
     ForItem,
     IfItem,
     Item,
@@ -314,7 +315,7 @@ class Nested(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-Part = Run | Nested | ScalarDef | ArrayOp | ElementWrite | Check | Meet
+Part = Run | Nested | ScalarDef | ArrayOp | ElementWrite | Exchange | Check | Meet
 
 
 class Block:
@@ -354,7 +355,7 @@ def writes(block: Block) -> Ranges:
         elif isinstance(p, Nested):
             for b in p.blocks:
                 found |= writes(b)
-        elif isinstance(p, ElementWrite) and p.dst.root.on_chip:
+        elif isinstance(p, (ElementWrite, Exchange)) and p.dst is not None and p.dst.root.on_chip:
             found.add(_range(p.dst))
     return frozenset(found)
 
@@ -369,6 +370,8 @@ def _live_in(block: Block, live: Ranges) -> Ranges:
             live = _live_nested(p, live)
         elif isinstance(p, ScalarDef) and p.element is not None and p.element.root.on_chip:
             live = live | {_range(p.element)}
+        elif isinstance(p, Exchange) and p.src is not None:
+            live = live | {_range(p.src)}
     return live
 
 
@@ -441,7 +444,9 @@ def written_roots(region: Region) -> set[Root]:
     """Tensors and memories that the region writes."""
     found: set[Root] = set()
     for item in region.items:
-        if isinstance(item, (*COMPUTE, ElementWrite)):
+        if isinstance(item, Exchange):
+            found |= set() if item.dst is None else {item.dst.root}
+        elif isinstance(item, (*COMPUTE, ElementWrite)):
             found.add(item.dst.root)
         elif isinstance(item, IfItem):
             found |= written_roots(item.then) | written_roots(item.otherwise)

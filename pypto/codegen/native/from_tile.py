@@ -403,7 +403,11 @@ class TileBuilder(Base):
     def on_query(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
             return
-        positions: dict[str, Expr] = {"get_block_idx": self.block, "get_block_num": self.blocks}
+        positions: dict[str, Expr] = {
+            "get_block_idx": self.block,
+            "get_block_num": self.blocks,
+            "get_subblock_idx": self.lane,
+        }
         value = positions.get(op.concept, ZERO)
         if op.concept == "dim":
             t, axis = call.args[0].type, call.args[1]

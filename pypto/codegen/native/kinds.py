@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pypto.codegen.native import generators, indexing, local_values, paging, rearrange, sorting
+from pypto.codegen.native import generators, indexing, local_values, paging, pipes, rearrange, sorting
 
 __all__ = ["HANDLERS"]
 
@@ -18,6 +18,7 @@ HANDLERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **indexing.HANDLERS,
         **sorting.HANDLERS,
         **paging.HANDLERS,
+        **pipes.HANDLERS,
         **local_values.HANDLERS,
     }
 )

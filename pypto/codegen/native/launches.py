@@ -15,6 +15,7 @@ from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import Sites, c_name
 from pypto.codegen.native.scalars import scalar_type
 from pypto.codegen.native.shares import SharedCalls, sharing_of
+from pypto.codegen.native.side_by_side import Groups
 from pypto.codegen.native.tensor_values import TensorValue, TensorValues, is_packed, number_out_of_a_kernel
 from pypto.errors import NotSupportedError
 from pypto.ir.expr import Call, Expr, Var
@@ -54,6 +55,7 @@ class Launches(TensorValues):
         self.shared = SharedCalls()
         self.blocks_shared = False  # whether the next kernel does all blocks of the launch around it
         self.launches: list[Launch] = []
+        self.groups = Groups(self)
         self.depth = 0
         self.returned: tuple[Expr, ...] = ()
 
@@ -105,7 +107,10 @@ class Launches(TensorValues):
                 arguments.append(self.expr(a))
                 roots.append(None)
         arguments += [self.expr(known[s]) for s in code.symbols]
-        self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.meets))
+        self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.waits))
+        if code.pipes is not None:
+            self.groups.start(code, self.position, arguments, span)
+            return
         # The proofs take different parameters for different memory.
         apart = None not in bases and len(set(bases)) == len(bases)
         sharing = sharing_of(code, self.blocks_shared) if apart else ""
@@ -138,7 +143,8 @@ class Launches(TensorValues):
                 if text != names.get(v):  # an extent may be the caller's own
                     self.names.of[v] = self.names.fresh(v.name_hint)
                     self.w.line(f"const {scalar_type(v)} {self.names.of[v]} = {text};")
-            self.body(callee.body)
+            with self.groups.around(callee, span):
+                self.body(callee.body)
         self.returned, self.names.of = returned, names
 
     def meets(self, callee: str) -> bool:

@@ -17,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts
 from pypto.ir.types import ArrayType, ScalarType
+from pypto.ir.verify.pipe_ends import pipe_use
 from pypto.span import Span
 
 __all__ = ["Base", "is_idle"]
@@ -43,6 +44,9 @@ class Base:
         self.arrays = ArrayUses(function)
         # The position of this run of the kernel in its launch.
         self.block, self.blocks = (Var(n, ScalarType.of(DataType.INDEX)) for n in ("block", "blocks"))
+        # What the function has of pipes; one that has any is started once for each vector lane.
+        self.pipes = pipe_use(function)
+        self.lane: Expr = Var("lane", ScalarType.of(DataType.INDEX)) if self.pipes is not None else ZERO
         for p in function.params:
             if isinstance(p.type, TensorType):
                 self.tensors[p] = Root(MemorySpace.DDR, p)

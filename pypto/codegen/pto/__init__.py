@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pypto.codegen.pto.from_buffer import BufferText
-from pypto.codegen.pto.from_tile_indexed import TileText
 from pypto.codegen.pto.function import symbol
+from pypto.codegen.pto.pipes import PipeText
 from pypto.enums import FunctionIRStage
 from pypto.ir.program import Function, Program
 
@@ -41,4 +41,4 @@ def module_of(functions: Iterable[Function], arch: str, addressed: bool, locatio
 def _function(f: Function, arch: str, addressed: bool, locations: bool) -> list[str]:
     if f.ir_stage is FunctionIRStage.Buffer:
         return BufferText(f, arch, locations).lines()
-    return TileText(f, arch, locations, addressed).lines()
+    return PipeText(f, arch, locations, addressed).lines()

@@ -41,6 +41,7 @@ class Handles:
         self.text, self.f, self.addressed = text, f, addressed
         self.of: dict[Var, Value] = {}
         self.windows: set[str] = set()  # handles that are cut from others
+        self.elsewhere: set[Expr] = set()  # tiles that lie in the slot of a pipe, not where their memrefs say
         # Windows that may be empty are cut where they are used, which is where they are known not to be.
         self.cut_late: dict[Var, Callable[[Span], Value]] = {}
         self.roots: dict[Var, Value] = {}  # by allocation, where there are no addresses
@@ -77,6 +78,8 @@ class Handles:
             self.cut_late[v] = self.cut_late[value]
             return
         self.of[v] = self.of[value]
+        if value in self.elsewhere:
+            self.elsewhere.add(v)
         if value in self.wanted:
             self.wanted[v] = self.wanted[value]
 
@@ -173,6 +176,12 @@ class Handles:
             self.text.text.set_validshape(made, [self.text.index(n) for n in valid], span)
         return made
 
+    def popped(self, v: Var, slot: Value) -> None:
+        """A tile in the slot of a pipe: a handle that stands for nothing else, as a window is one."""
+        self.of[v] = slot
+        self.elsewhere.add(v)
+        self.windows.add(slot.name)
+
     # -- views --
 
     def window(self, source: Value, at: Pair, d: BufferType, valid: Pair, name: str, span: Span) -> Value:
@@ -204,6 +213,9 @@ class Handles:
         assert isinstance(t, TileType)
         d, valid = descriptor(t), matrix_valid(t)
 
+        if source in self.elsewhere:
+            self.elsewhere.add(v)
+
         def made(place: Span) -> Value:
             return self.window(self.tile(source, place), at, d, valid, v.name_hint, place)
 
@@ -223,6 +235,8 @@ class Handles:
             self.define(v, span)
         else:
             self.of[v] = self._static(self.tile(source, span), descriptor(t), v, span)
+            if source in self.elsewhere:
+                self.elsewhere.add(v)
 
     def _static(self, source: Value, d: BufferType, v: Expr, span: Span) -> Value:
         """A relabel of what may be a window, of constant extents."""
@@ -309,7 +323,7 @@ class Handles:
         a, b = v.type, other.type
         assert isinstance(a, TileType)
         assert isinstance(b, TileType)
-        if a.memref is None or b.memref is None or a.memory_space is not b.memory_space:
+        if a.memref is None or b.memref is None or a.memory_space is not b.memory_space or {v, other} & self.elsewhere:
             return False
         here, there = self._offset(v, a), self._offset(other, b)
         return here == there and (self.addressed or a.memref.base_ is b.memref.base_)

@@ -59,6 +59,7 @@ class IRProperty(Enum):
     TileStorageLegalized = 42
     TileStorageAllocated = 43
     BufferIR = 44
+    PipesValid = 45
 
 
 class Severity(Enum):

@@ -63,6 +63,7 @@ _JUDGES: Mapping[IRProperty, str] = MappingProxyType(
         P.TileStorageAllocated: "tile_storage.tile_storage_allocated",
         P.AllocatedMemoryAddr: "placement.allocated_memory_addr",
         P.BufferIR: "buffer_ir.buffer_ir",
+        P.PipesValid: "pipes.pipes_valid",
     }
 )
 
@@ -80,6 +81,7 @@ STRUCTURAL: frozenset[IRProperty] = frozenset(
         P.ArrayNotEscaped,
         P.ManualDepsOnSubmitOnly,
         P.AtomicAddDtypeValid,
+        P.PipesValid,
     )
 )
 # Properties a pipeline checks when a pass says that it produced them.
@@ -101,6 +103,7 @@ VERIFIED: frozenset[IRProperty] = frozenset(
         P.RuntimeScopesMaterialized,
         P.AccToGmStoreValid,
         P.AtomicAddDtypeValid,
+        P.PipesValid,
         P.TileMemoryInferred,
         P.DistTensorCtxMaterialized,
     )

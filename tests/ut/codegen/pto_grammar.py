@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 
+from pto_pipes import PipeRules, check_peers
 from pto_places import Place, allocated
-from pto_rules import Rules
 from pto_syntax import Func, Op, PtoError, Region, parse
 from pto_tables import CAPACITY, CASTS, FLOAT, INTEGER, PREDICATES
 from pto_types import BYTES, SCALARS, Tile, array_of, partition_of, pointer_of, tile_of, view_of
@@ -21,8 +21,8 @@ LOCS = ("vec", "mat", "left", "right", "acc", "bias", "scaling")
 HIDDEN = ("%__pypto_spmd_block_idx", "%__pypto_spmd_block_num", "%__pypto_spmd_subblock_idx")
 
 
-def check(text: str, addressed: bool) -> None:
-    """Raise PtoError for the first rule that the text breaks."""
+def check(text: str, addressed: bool, alone: bool = False) -> None:
+    """Raise PtoError for the first rule that the text breaks; `alone`: functions that run beside it are in other texts."""
     module = parse(text)
     if module.arch not in ("a2a3", "a5"):
         raise PtoError(f"unknown architecture {module.arch}")
@@ -31,14 +31,15 @@ def check(text: str, addressed: bool) -> None:
         raise PtoError("two functions have one name")
     for f in module.functions:
         _Judge(f, module.arch, addressed).run()
+    if not alone:
+        check_peers(module)
 
 
-class _Judge(Rules):
+class _Judge(PipeRules):
     """Follows a function from its head to its end."""
 
     def __init__(self, f: Func, arch: str, addressed: bool) -> None:
-        super().__init__(f, arch)
-        self.addressed = addressed
+        super().__init__(f, arch, addressed)
         self.seen: set[str] = set()
 
     def run(self) -> None:
@@ -242,7 +243,11 @@ class _Judge(Rules):
             assert at is not None
             limit = CAPACITY[self.arch][t.loc]
             self.need(op, at + t.bytes <= limit, f"bytes {at}..{at + t.bytes} leave {t.loc}, which has {limit}")
+            self.clear_of_slots(op, t.loc, at, at + t.bytes)
             self.places[name] = allocated(t, (t.loc, ""), at)
+
+    def popped(self, op: Op, t: Tile) -> None:
+        self.set_extents(op, op.results[0], t, op.operands or ["", ""])
 
     def set_extents(self, op: Op, handle: str, t: Tile, names: list[str]) -> None:
         """The valid extents of a handle from here on; the type's where no value is named."""

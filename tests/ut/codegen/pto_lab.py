@@ -96,7 +96,7 @@ def agree(p: Program, entry: str, *calls: Sequence[Any], ways: Sequence[tuple[Me
 def text_of(f: Function, addressed: bool, arch: str = "a2a3") -> str:
     """A kernel's text, which the judge has nothing against."""
     text = module_of([f], arch, addressed, True)
-    check(text, addressed)
+    check(text, addressed, alone=True)
     return text
 
 
@@ -126,7 +126,9 @@ class _Texts(interpreter._Run):
         self.ran = Ran({}, {}, Counter())
         self.parsed: dict[str, Func] = {}
 
-    def enter(self, f: Function, args: Sequence[Any], position: Position, on_core: bool, span: Span) -> tuple[Any, ...]:
+    def enter(
+        self, f: Function, args: Sequence[Any], position: Position, on_core: bool, span: Span, ends: Any = None
+    ) -> tuple[Any, ...]:
         if f.is_device and f.name not in self.parsed and f.name not in self.ran.refused:
             try:
                 self.ran.texts[f.name] = text_of(f, self.addressed, self.arch)
@@ -134,8 +136,8 @@ class _Texts(interpreter._Run):
             except NotSupportedError as e:
                 self.ran.refused[f.name] = e
         if f.name not in self.parsed:
-            return super().enter(f, args, position, on_core, span)
-        machine = Machine(self.parsed[f.name], _operands(f, args), _launch(position), position.party)
+            return super().enter(f, args, position, on_core, span, ends)
+        machine = Machine(self.parsed[f.name], _operands(f, args), _launch(position), position.party, ends)
         machine.run()
         self.ran.executed.update(machine.executed)
         returned = [s for s in walk(f.body) if isinstance(s, ReturnStmt)]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from pto_instructions import execute
 from pto_memory import DTYPES, Handle, MachineError, Pointer, handle_at, strided
+from pto_pipes import PipeMachine
 from pto_syntax import Func, Op, Region
 from pto_types import array_of, tile_of
 
@@ -82,11 +83,12 @@ _SIGNED = {"sitofp", "fptosi", "extsi", "trunci", "extf", "truncf", "index_cast"
 _BITS = {8: "u1", 16: "u2", 32: "u4"}
 
 
-class Machine:
-    """One execution of a function."""
+class Machine(PipeMachine):
+    """One execution of a function; `ends`: what it has of its group's pipes."""
 
-    def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int], party: Any = None) -> None:
-        self.f, self.party = f, party
+    def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int], party: Any = None, ends: Any = None) -> None:
+        self.f, self.party, self.ends = f, party, ends
+        self.lane, self.opened, self.taken = launch[HIDDEN[2]], {}, {}
         given = iter(args)
         self.values: dict[str, Any] = {n: launch[n] if n in HIDDEN else next(given) for n, _ in f.arguments}
         for name, value in list(self.values.items()):

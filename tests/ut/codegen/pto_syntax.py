@@ -314,6 +314,26 @@ def _event(r: _Lines, op: Op, m: re.Match[str]) -> None:
     op.types = ["index"] * len(op.operands)
 
 
+def _pipe(r: _Lines, op: Op, m: re.Match[str]) -> None:
+    """Attributes in braces, then operands, or a push's and a pop's the other way round."""
+    given = m.groupdict()
+    op.name = f"pto.{m['op']}"
+    op.attrs = _attributes(r, m["attrs"])
+    for part in split(given.get("named") or ""):
+        key, value = _pair(r, part, " = ")
+        name, type_ = _pair(r, value, " : ")
+        op.groups[key] = [name]
+        op.operands.append(name)
+        op.types.append(type_)
+    if given.get("pushed"):
+        op.operands, op.types = [m["pushed"]], [m["tile"]]
+    elif given.get("valid"):
+        op.operands = split(m["valid"])
+        op.types = ["index"] * len(op.operands)
+    if given.get("result"):
+        op.results, op.result_types = [m["result"]], [m["type"]]
+
+
 _R = rf"(?P<result>{NAME}) = "
 _TILE = r"(?P<tile>!pto\.tile_buf<.*>)"
 _ELEMENT = rf"(?P<a>{NAME})\[(?P<b>{NAME})\] : (?P<pointer>!pto\.ptr<\w+>)"
@@ -334,6 +354,19 @@ _FORMS = [
         _event,
     ),
     (re.compile(rf"pto\.set_ffts (?P<a>{NAME}) : (?P<type>!pto\.ptr<\w+>)"), _named("pto.set_ffts", "a", "type")),
+    (
+        re.compile(_R + r"pto\.(?P<op>reserve_buffer|import_reserved_buffer) \{(?P<attrs>.*)\} -> (?P<type>i32)"),
+        _pipe,
+    ),
+    (re.compile(r"pto\.(?P<op>ai[cv]_initialize_pipe) \{(?P<attrs>.*?)\} \((?P<named>.*)\)"), _pipe),
+    (re.compile(rf"pto\.(?P<op>tpush_to_ai[cv])\((?P<pushed>{NAME}) : {_TILE}\) \{{(?P<attrs>.*)\}}"), _pipe),
+    (
+        re.compile(
+            _R + r"pto\.(?P<op>tpop_from_ai[cv])(?:\((?P<valid>.*?)\))? \{(?P<attrs>.*?)\} -> (?P<type>!pto\.tile_buf<.*>)"
+        ),
+        _pipe,
+    ),
+    (re.compile(r"pto\.(?P<op>tfree_from_ai[cv]) \{(?P<attrs>.*)\}"), _pipe),
     (re.compile(_R + rf"pto\.declare_local_array -> {_ARRAY}"), _named("pto.declare_local_array", "", "", "array")),
     (
         re.compile(_R + rf"pto\.local_array_get (?P<a>{NAME})\[(?P<b>{NAME})\] : {_ARRAY} -> (?P<type>\w+)"),

@@ -1,0 +1,123 @@
+"""Pipes between the cores as `.pto` text: one operator, one operation.
+
+In: functions of one core with pipes.  Out: their text.  A popped tile lies in its slot: it has a handle that no `alloc_tile`
+makes, and what its memref says is of no meaning in the text.
+Invariant: nothing that is written through a memref reads or changes a slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pypto.codegen.pto.from_tile_indexed import TileText
+from pypto.codegen.pto.function import symbol
+from pypto.codegen.pto.text import Value
+from pypto.codegen.pto.types import descriptor, matrix_valid, tile_buf
+from pypto.enums import FunctionType, MemorySpace
+from pypto.errors import NotSupportedError
+from pypto.ir import scalar
+from pypto.ir.expr import Call, Expr, Var, const_index
+from pypto.ir.opdef import OpDef
+from pypto.ir.shaped import TileType, const_dim
+from pypto.ir.verify.pipe_ends import pipe_use
+from pypto.span import Span
+
+__all__ = ["PipeText"]
+
+_OWN = "copy it into a tile of its own first: pl.move(t, target_memory=pl.Mem.Vec)"
+_GM = "give initialize_pipe gm_slot_buffer=, a pl.Out tensor that both functions get, or compile for the platform a5"
+
+
+class PipeText(TileText):
+    """Writes a function of the tile stage, its pipes included."""
+
+    def joined(self, v: Var, values: Sequence[Expr]) -> None:
+        if isinstance(v.type, TileType) and any(e in self.handles.elsewhere for e in values):
+            what = f"'{v.name_hint}' is handed on by control flow and may lie in the slot of a pipe: that has no .pto form"
+            raise NotSupportedError(what, v.span, _OWN)
+        super().joined(v, values)
+
+    # -- the ends --
+
+    def on_slot_buffer(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        assert var is not None
+        made = self._define(var)
+        name = f'name = "{c.kwargs["name"]}"'
+        if op.pto == "import_reserved_buffer":
+            peer = symbol(c.kwargs["peer_func"])
+            self.text.op(f"{made.name} = pto.import_reserved_buffer {{{name}, peer_func = @{peer}}} -> {made.type}", span)
+            return
+        location = "mat" if self.f.func_type is FunctionType.AIC else "vec"
+        place = "auto = true"
+        if self.handles.addressed:
+            base = c.kwargs.get("base", -1)
+            if base < 0:
+                raise NotSupportedError(f"slot buffer {c.kwargs['name']} has no address", span, "lower the program first")
+            place = f"auto = false, base = {base}"
+        words = f"{name}, size = {c.kwargs['size']}, location = #pto.address_space<{location}>, {place}"
+        self.text.op(f"{made.name} = pto.reserve_buffer {{{words}}} -> {made.type}", span)
+
+    def on_initialize_pipe(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        names = ("c2v_consumer_buf", "v2c_consumer_buf")
+        given = [(n, self.value(e)) for n, e in zip(names, c.args, strict=False)]
+        if len(c.args) > 2:
+            given.insert(0, ("gm_slot_buffer", self.pointers[self.tensor(c.args[2])]))
+        elif self.arch == "a2a3":
+            raise NotSupportedError("the cores of a2a3 pass tiles through global memory, and this pipe has none", span, _GM)
+        words = [f"id = {c.kwargs['id']}"] if c.kwargs.get("id") else []
+        words += [f"dir_mask = {c.kwargs['dir_mask']}", f"slot_size = {c.kwargs['slot_size']}"]
+        listed = ", ".join(f"{n} = {v.name} : {v.type}" for n, v in given)
+        self.text.op(f"pto.{op.pto} {{{', '.join(words)}}} ({listed})", span)
+
+    # -- transfers --
+
+    def on_push(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        source = self._never_empty(c.args[0], span)
+        tile = self.handles.tile(c.args[0], span)
+        self.on_unit(("cube" if source.memory_space is MemorySpace.Acc else "vector",), span)
+        self.text.op(f"pto.{op.pto}({tile.name} : {tile.type}) {_sharing(c, c)}", span)
+
+    def on_pop(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        assert var is not None
+        t = self._never_empty(var, span)
+        d = descriptor(t)
+        extents = ""
+        if -1 in d.valid_shape:
+            d = d.replace(valid_shape=(-1, -1))
+            extents = f"({', '.join(self.index(n) for n in matrix_valid(t))})"
+        made = Value(self.text.named(var.name_hint), tile_buf(d), d)
+        self.on_unit(("vector" if t.memory_space is MemorySpace.Vec else "cube",), span)
+        self.text.op(f"{made.name} = pto.{op.pto}{extents} {_sharing(c, c)} -> {made.type}", span)
+        self.handles.popped(var, made)
+
+    def on_free(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        use = pipe_use(self.f)
+        pops = {} if use is None else {t.var: t.call for t in use.transfers if t.kind == "pop"}
+        source = c.args[0]
+        pop = pops.get(source) if isinstance(source, Var) else None
+        if pop is None:
+            raise NotSupportedError(
+                f"{op.name} of a tile that no pop gave has no .pto form", span, "free it under its first name"
+            )
+        self.text.op(f"pto.{op.pto} {_sharing(c, pop)}", span)
+
+    def _never_empty(self, e: Expr, span: Span) -> TileType:
+        """What is passed is passed in every run: a tile that may be empty is none."""
+        t = e.type
+        assert isinstance(t, TileType)
+        for n in t.valid:
+            known = const_dim(n)
+            if known == 0 or (known is None and not self._positive(n)):
+                what = f"{self.doing}: a tile of which nothing may be valid has no .pto form"
+                raise NotSupportedError(what, span, "pass it whole, and say with pl.set_validshape how much is data")
+        return t
+
+    def _positive(self, n: Expr) -> bool:
+        return self.known.bounds(n).low > 0 or bool(self.known.decide(scalar.gt(n, const_index(0))))
+
+
+def _sharing(c: Call, pop: Call) -> str:
+    """`{id = 1, split = 0}`: a free without them is the pop's."""
+    number = c.kwargs.get("id", 0) or pop.kwargs.get("id", 0)
+    split = c.kwargs.get("split", pop.kwargs.get("split", 0))
+    return f"{{{f'id = {number}, ' if number else ''}split = {split}}}"
