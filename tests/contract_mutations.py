@@ -7,9 +7,7 @@ A breakage changes one function or one constant of the compiler, as somebody who
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from contextvars import copy_context
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +39,7 @@ from pypto.passes.select_buffer_ir_functions import matrix as select_matrix
 from pypto.passes.select_buffer_ir_functions import rules
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
 from pypto.passes.statements import statements
-from pypto.testing import running, session
+from pypto.testing import running
 
 __all__ = ["MUTATIONS"]
 
@@ -527,13 +525,6 @@ def at_the_first(self: Any, tiles: list[Var]) -> int:
 # -- the harness of numerical tests ----------------------------------------------------------------------------------
 
 
-class ContextsTravel(ThreadPoolExecutor):
-    """Workers begin in the context of whoever submits."""
-
-    def submit(self, *args: Any, **kwargs: Any) -> Any:
-        return super().submit(copy_context().run, *args, **kwargs)
-
-
 def of_other_options(original: Any, compiled: Any, directory: Any, enable_buffer_ir: bool) -> None:
     """What is saved comes from a compilation of its own, under the default options."""
     original(compiled, directory, enable_buffer_ir)
@@ -666,9 +657,7 @@ MUTATIONS: dict[str, Breakage] = {
     "B197": put(windows.Windows, "is_window_of", lambda self, source, target, offset: False),
     "B207": put(convert.Converter, "state_extents", never),
     "B244": put(running.Resolved, "context", lambda self: PassContext()),
-    "B245": together(
-        put(running.Resolved, "context", lambda self: nullcontext()), put(session, "ThreadPoolExecutor", ContextsTravel)
-    ),
+    "B245": put(running.Resolved, "context", lambda self: nullcontext()),
     "B246": put(running.Resolved, "key", property(lambda self: self.case.name)),
     "B247": put(running, "check_stages", never),
     "B250": around(running, "_save", of_other_options),

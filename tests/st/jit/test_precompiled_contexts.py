@@ -85,6 +85,7 @@ def parts(done: Precompiled):
     return found.record().parts
 
 
+@pytest.mark.contract("B119")
 def test_no_context_reaches_the_next_request(pool):
     with passes.PassContext(memory_planner=MemoryPlanner.PTOAS, enable_buffer_ir=False, platform="a5sim"):
         first = pool.submit(scaled(2.0), X, X)
