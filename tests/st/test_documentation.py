@@ -184,26 +184,6 @@ def test_what_is_written_is_found_from_the_body() -> None:
 # -- what the pages say does not exist ------------------------------------------------------------------------------
 
 
-@pl.jit.opaque
-def stage(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        out[:] = x + x
-    return out
-
-
-@pl.jit
-def with_opaque(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-    out = stage(x, out)
-    return out
-
-
-def test_what_the_readme_says_is_missing_says_so() -> None:
-    x = np.ones((8, 64), np.float32)
-    with pytest.raises(NotSupportedError) as caught:
-        with_opaque(x, x.copy())
-    assert caught.value.span is not None
-
-
 def test_the_operators_that_the_readme_misses_are_refused(tmp_path: Path) -> None:
     listed = TEXTS["README.md"].split("<!-- missing: written by tools/reference.py -->")[1].split("<!-- end -->")[0]
     for name in re.findall(r"`pl\.(\w+)`", listed):

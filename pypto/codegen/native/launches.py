@@ -54,6 +54,7 @@ class Launches(TensorValues):
         self.together = "1"  # blocks of the launch around this place that may wait for each other
         self.shared = SharedCalls()
         self.blocks_shared = False  # whether the next kernel does all blocks of the launch around it
+        self.open: list[Function] = []  # functions that are being written in place
         self.launches: list[Launch] = []
         self.groups = Groups(self)
         self.depth = 0
@@ -128,6 +129,9 @@ class Launches(TensorValues):
 
     def expand(self, callee: Function, call: Call, span: Span) -> None:
         """A function that launches kernels, in place."""
+        if callee in self.open:
+            raise NotSupportedError(f"'{callee.name}' calls itself: recursion is not supported", span, "write a loop")
+        self.open.append(callee)
         returned, names = self.returned, dict(self.names.of)
         with self.w.block(""):
             known: dict[Var, Expr] = {}
@@ -146,6 +150,7 @@ class Launches(TensorValues):
             with self.groups.around(callee, span):
                 self.body(callee.body)
         self.returned, self.names.of = returned, names
+        self.open.pop()
 
     def meets(self, callee: str) -> bool:
         """Whether the blocks of a launch wait for each other: all of them are under way at once."""
@@ -228,6 +233,9 @@ class Launches(TensorValues):
         results = []
         for v in values:
             at = next((i for i, p in enumerate(callee.params) if p is v), None)
+            if at is None and not callee.is_device and isinstance(v.type, TensorType):
+                what = f"'{callee.name}' returns a tensor that it was not given"
+                raise NotSupportedError(what, call.span, "create it where it is called, pass it, and return it written")
             if at is None:
                 raise number_out_of_a_kernel(v, last)
             results.append(self.tensor(call.args[at]))

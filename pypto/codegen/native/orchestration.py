@@ -63,7 +63,8 @@ class EntryWriter(Launches):
     def __init__(
         self, function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
     ) -> None:
-        super().__init__(function.name, devices, wrappers, sites, arena, carried_tensors(function))
+        carried = (carried_tensors(f) for f in (function, *wrappers.values()))
+        super().__init__(function.name, devices, wrappers, sites, arena, frozenset().union(*carried))
         self.function = function
         self.arrays = ArrayUses(function)
 

@@ -24,6 +24,7 @@ from pypto.ir.expr import Call, ConstInt, Expr, Var
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
+from pypto.ir.stmt import ReturnStmt, flatten_to_stmts, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.roots import Access, Flow, accesses, merged_direction
 
@@ -31,6 +32,8 @@ __all__ = ["NativeUnit", "Parameter", "Site", "generate"]
 
 
 Direction = Literal["in", "out", "inout"]
+# What launches kernels and is called by what does: it is written in place.
+_EXPANDED = (FunctionType.Spmd, FunctionType.Group, FunctionType.Opaque, FunctionType.Orchestration)
 
 
 class Parameter(NamedTuple):
@@ -81,13 +84,14 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         )
     sites, functions = Sites(), LaneFunctions()
     devices: dict[str, DeviceCode] = {}
+    flow = Flow(program)
     wrappers: dict[str, Function] = {}
     for name in _reachable(program, main):
         f = program.get_function(name)
         if f is not None and f.is_device:
             devices[name] = emit_device(f, addressed, optimize, sites, functions)
-        elif f is not None and f.func_type in (FunctionType.Spmd, FunctionType.Group):
-            wrappers[name] = f
+        elif f is not None and f.func_type in _EXPANDED:
+            wrappers[name] = _by_parameters(f, flow)
     arena = max((d.scratch for d in devices.values()), default=0)
     e = emit_entry(main, devices, wrappers, sites, (arena + 63) // 64 * 64)
     headers = [f'#include "{h}"' for h in ("pypto_kernel.h", *functions.headers)]
@@ -113,6 +117,18 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         {n: ("buffer" if d.stage is FunctionIRStage.Buffer else "tile") for n, d in devices.items()},
         {n: (d.trips, d.blocks) for n, d in devices.items()},
     )
+
+
+def _by_parameters(f: Function, flow: Flow) -> Function:
+    """The function, returning its parameters where it returns what became of them."""
+    *stmts, last = flatten_to_stmts(f.body) or [f.body]
+    if not isinstance(last, ReturnStmt):
+        return f
+    roots = flow.roots(f)
+    sources = [roots.only(v) if isinstance(v, Var) and isinstance(v.type, TensorType) else None for v in last.value]
+    params = set(map(id, f.params))
+    values = [v if s is None or id(s) not in params else s for s, v in zip(sources, last.value, strict=True)]
+    return f.replace(body=seq([*stmts, last.replace(value=tuple(values))], f.body.span))
 
 
 def _reachable(program: Program, main: Function) -> list[str]:
