@@ -1,6 +1,7 @@
 """The `.pto` text of a compiled program, kernel by kernel.
 
-In: the lowered program.  Out: a module for each kernel that has a form, and why the others have none.
+In: the lowered program, and what it was while mixed kernels could still be told apart.  Out: a module for each kernel that has a
+form, and why the others have none.  A mixed kernel is a module of two functions; the passes that make them run for it alone.
 Invariant: what is stored with an artifact names no place in anybody's files; only what is shown does.
 """
 
@@ -12,10 +13,12 @@ from typing import NamedTuple
 
 from pypto.codegen.pto import module_of, symbol
 from pypto.enums import FunctionType, MemoryPlanner
-from pypto.errors import NotSupportedError
+from pypto.errors import CompileError, NotSupportedError
 from pypto.ir.program import Function, Program
+from pypto.ir.verify.cores import is_mixed
 from pypto.ir.verify.pipe_ends import pipes_started
 from pypto.passes.context import PassOptions
+from pypto.passes.pipeline import split_program
 from pypto.runtime.assemble import assemble
 from pypto.runtime.ptoas import Ptoas
 from pypto.span import Span
@@ -31,7 +34,7 @@ class DeviceText(NamedTuple):
     """Modules and refusals by kernel."""
 
     modules: dict[str, str]
-    refused: dict[str, NotSupportedError]
+    refused: dict[str, NotSupportedError | CompileError]
 
     def shown(self) -> str:
         """All modules, one after the other; a comment stands for a kernel that has none.  NotSupportedError if none has."""
@@ -41,17 +44,29 @@ class DeviceText(NamedTuple):
         return "\n".join([*comments, *self.modules.values()])
 
 
-def device_text(program: Program, options: PassOptions, locations: bool) -> DeviceText:
-    """The text of the kernels of a program whose storage is final; `locations`: with the user's files and lines."""
+def device_text(host: Program, options: PassOptions, locations: bool, whole: Program | None = None) -> DeviceText:
+    """The text of the kernels of a program whose storage is final; `locations`: with the user's files and lines.
+
+    `whole`: the program before that, of which mixed kernels are told apart (`pypto.passes.lower` gives both).
+    """
     addressed = options.memory_planner is not MemoryPlanner.PTOAS
     arch = chip_of(options.platform).name
     made = DeviceText({}, {})
-    for name, functions in _kernels(program).items():
+    for name, functions in _kernels(host).items():
         try:
-            made.modules[name] = module_of(functions, arch, addressed, locations)
-        except NotSupportedError as e:
+            made.modules[name] = module_of(_told_apart(functions, whole, options), arch, addressed, locations)
+        except (NotSupportedError, CompileError) as e:
             made.refused[name] = e
     return made
+
+
+def _told_apart(functions: tuple[Function, ...], whole: Program | None, options: PassOptions) -> tuple[Function, ...]:
+    """A kernel that keeps both cores busy as a function for each of them; other functions as they are."""
+    before = whole.get_function(functions[0].name) if whole is not None else None
+    if len(functions) > 1 or before is None or before.func_type is not FunctionType.InCore or not is_mixed(before):
+        return functions
+    split = split_program(Program((before,)), options)
+    return tuple(f for f in split.function_list if f.is_device)
 
 
 def _kernels(program: Program) -> dict[str, tuple[Function, ...]]:
@@ -72,10 +87,12 @@ def file_name(kernel: str) -> str:
     return f"{symbol(kernel)[:170]}.pto"
 
 
-def assembled(texts: DeviceText, program: Program, options: PassOptions, ptoas: Ptoas, directory: str) -> dict[str, bytes]:
+def assembled(
+    texts: DeviceText, host: Program, whole: Program, options: PassOptions, ptoas: Ptoas, directory: str
+) -> dict[str, bytes]:
     """Files: what the assembler makes of each module.  ToolchainError, at the user's line, for one that it does not take.
 
-    `program`: what the texts are of.  `directory`: where it may work.
+    `host`, `whole`: what the texts are of.  `directory`: where it may work.
     """
     level = "level2" if options.memory_planner is MemoryPlanner.PTOAS else "level3"
     arch = _ARCHITECTURES[chip_of(options.platform).name]
@@ -83,7 +100,7 @@ def assembled(texts: DeviceText, program: Program, options: PassOptions, ptoas: 
     @lru_cache(maxsize=1)
     def lines(kernel: str) -> list[str]:
         # The same text line by line, with places: made only for a text that is refused.
-        return device_text(program, options, locations=True).modules[kernel].split("\n")
+        return device_text(host, options, True, whole).modules[kernel].split("\n")
 
     files = {}
     for kernel, text in texts.modules.items():

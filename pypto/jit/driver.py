@@ -47,11 +47,13 @@ _SELECTION = "SelectBufferIRFunctions"
 class LoweredRequest(NamedTuple):
     """The final programs of both lanes, and the device's as it was before tiles became buffers.
 
+    `whole`: while mixed kernels could be told apart.
     `stays`: for each kernel that was not chosen for buffers, the selector's reason.
     """
 
     device: Program
     host: Program
+    whole: Program
     tile: Program
     stays: dict[str, str]
 
@@ -104,7 +106,7 @@ def lower_specialized(request: Specialized, watch: Watcher | None = None) -> Low
     lowered = lower(request.program, request.options, watch=keep)
     warn(lowered.device, DiagnosticPhase.POST_PIPELINE)
     stays = _stays(chosen[0] if chosen else lowered.device, request.options)
-    return LoweredRequest(lowered.device, lowered.host, tiles[0] if tiles else lowered.device, stays)
+    return LoweredRequest(*lowered, tiles[0] if tiles else lowered.device, stays)
 
 
 def _stays(program: Program, options: PassOptions) -> dict[str, str]:
@@ -157,10 +159,10 @@ def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | N
         files["tile.msgpack"] = serialize(lowered.tile)
     if lowered.stays:
         files[STAYS] = Record(lowered.stays).encoded
-    texts = device_text(lowered.host, options, locations=False)
+    texts = device_text(lowered.host, options, False, lowered.whole)
     files |= {file_name(name): text.encode() for name, text in texts.modules.items()}
     if ptoas is not None:
-        files |= assembled(texts, lowered.host, options, ptoas, directory)
+        files |= assembled(texts, lowered.host, lowered.whole, options, ptoas, directory)
     elif texts.modules and "logging" in sys.modules:  # where nobody imported it, nobody listens
         sys.modules["logging"].getLogger("pypto.jit.driver").info("%s", ABSENT)
     return files

@@ -30,7 +30,8 @@ def pto_text(request: Request | ProgramRequest) -> str:
     """The `.pto` text of a request's kernels, with the user's places unless PYPTO_EMIT_PTO_LOC is 0."""
     from pypto.jit.device_text import device_text
 
-    return device_text(_lowered(request).host, request.options, EMIT_PTO_LOC.get()).shown()
+    lowered = _lowered(request)
+    return device_text(lowered.host, request.options, EMIT_PTO_LOC.get(), lowered.whole).shown()
 
 
 def _lowered(request: Request | ProgramRequest) -> LoweredRequest:

@@ -102,7 +102,9 @@ class BufferText(FunctionText):
         ins = [self.handle(a) if isinstance(a.type, BufferType) else self.operand(a) for a in operands]
         out = self.handle(destination)
         if isinstance(op.semantics, Matmul):
-            self.check_pitch(ins[0], out, span)
+            left = ins[0].descriptor
+            assert left is not None
+            self.check_pitch(left.valid_shape[0] if left.valid_shape[0] >= 0 else None, out, span)
             ins[1] = self.as_deep(ins[0], ins[1], span)
         if op.effect(len(operands), c.kwargs) is ArgEffect.ReadWrite:
             ins.insert(0, out)

@@ -200,7 +200,7 @@ class TileOperations(FunctionText):
             rhs = self.handles.narrowed(c.args[s.rhs], (depth, made[1]), True, span)
             bias = [self.handles.tile(c.args[s.bias], span)] if s.bias is not None else []
             target = self.handles.product(var, lhs, rhs, made, not sums, span)
-            self.check_pitch(lhs, target, span)
+            self.check_pitch(const_dim(made[0]), target, span)
             if isinstance(init, ConstBool) and init.value:
                 self.instruction(op.pto if bias else fresh, [lhs, rhs, *bias], [target], span)
             elif isinstance(init, ConstBool):

@@ -216,13 +216,11 @@ class FunctionText(System):
             raise NotSupportedError(f"{self.doing}: no instruction moves a tile from {pair}", span, "load or compute it anew")
         self.on_unit(unit((*read, *written)), span)
 
-    def check_pitch(self, lhs: Value, acc: Value, span: Span) -> None:
+    def check_pitch(self, made: int | None, acc: Value, span: Span) -> None:
         """NotSupportedError for a product that would lie in Acc otherwise than its tile."""
-        left, out = lhs.descriptor, acc.descriptor
-        assert left is not None
+        out = acc.descriptor
         assert out is not None
         rows, cols = out.physical_shape
-        made = left.valid_shape[0] if left.valid_shape[0] >= 0 else None
         if out.compact is CompactMode.null and not product_fits(-1 if made is None else made, rows, cols):
             few = "run-time" if made is None else made
             what = f"{self.doing}: a product of {few} rows lies in Acc otherwise than a tile of {rows} rows"

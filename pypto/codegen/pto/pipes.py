@@ -15,7 +15,7 @@ from pypto.codegen.pto.text import Value
 from pypto.codegen.pto.types import descriptor, matrix_valid, tile_buf
 from pypto.enums import FunctionType, MemorySpace
 from pypto.errors import NotSupportedError
-from pypto.ir import scalar
+from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, Var, const_index
 from pypto.ir.opdef import OpDef
 from pypto.ir.shaped import TileType, const_dim
@@ -72,23 +72,36 @@ class PipeText(TileText):
     # -- transfers --
 
     def on_push(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
-        source = self._never_empty(c.args[0], span)
-        tile = self.handles.tile(c.args[0], span)
+        e = c.args[0]
+        source, extents = self._passed(e)
+        tile = self.handles.tile(e, span) if extents is None else self.handles.narrowed(e, extents, False, span)
         self.on_unit(("cube" if source.memory_space is MemorySpace.Acc else "vector",), span)
         self.text.op(f"pto.{op.pto}({tile.name} : {tile.type}) {_sharing(c, c)}", span)
 
     def on_pop(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         assert var is not None
-        t = self._never_empty(var, span)
-        d = descriptor(t)
-        extents = ""
+        t, extents = self._passed(var)
+        d, given = descriptor(t), ""
         if -1 in d.valid_shape:
             d = d.replace(valid_shape=(-1, -1))
-            extents = f"({', '.join(self.index(n) for n in matrix_valid(t))})"
+            given = f"({', '.join(self.index(n) for n in extents or matrix_valid(t))})"
         made = Value(self.text.named(var.name_hint), tile_buf(d), d)
         self.on_unit(("vector" if t.memory_space is MemorySpace.Vec else "cube",), span)
-        self.text.op(f"{made.name} = pto.{op.pto}{extents} {_sharing(c, c)} -> {made.type}", span)
-        self.handles.popped(var, made)
+        self.text.op(f"{made.name} = pto.{op.pto}{given} {_sharing(c, c)} -> {made.type}", span)
+        self.handles.popped(var, made, None if extents is None else (descriptor(t), matrix_valid(t)))
+
+    def _passed(self, e: Expr) -> tuple[TileType, tuple[Expr, Expr] | None]:
+        """A tile, and how much of it is passed if nothing of it may be valid: something, for tiles are counted.
+
+        A tile of which nothing is ever valid is passed as it is: it is there for the count alone.
+        """
+        t = e.type
+        assert isinstance(t, TileType)
+        rows, cols = matrix_valid(t)
+        if (const_dim(rows), const_dim(cols)) == (0, 0) or (self.surely_positive(rows) and self.surely_positive(cols)):
+            return t, None
+        one = const_index(1)
+        return t, (arith.maximum(rows, one), arith.maximum(cols, one))
 
     def on_free(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         use = pipe_use(self.f)
@@ -100,20 +113,6 @@ class PipeText(TileText):
                 f"{op.name} of a tile that no pop gave has no .pto form", span, "free it under its first name"
             )
         self.text.op(f"pto.{op.pto} {_sharing(c, pop)}", span)
-
-    def _never_empty(self, e: Expr, span: Span) -> TileType:
-        """What is passed is passed in every run: a tile that may be empty is none."""
-        t = e.type
-        assert isinstance(t, TileType)
-        for n in t.valid:
-            known = const_dim(n)
-            if known == 0 or (known is None and not self._positive(n)):
-                what = f"{self.doing}: a tile of which nothing may be valid has no .pto form"
-                raise NotSupportedError(what, span, "pass it whole, and say with pl.set_validshape how much is data")
-        return t
-
-    def _positive(self, n: Expr) -> bool:
-        return self.known.bounds(n).low > 0 or bool(self.known.decide(scalar.gt(n, const_index(0))))
 
 
 def _sharing(c: Call, pop: Call) -> str:

@@ -176,11 +176,18 @@ class Handles:
             self.text.text.set_validshape(made, [self.text.index(n) for n in valid], span)
         return made
 
-    def popped(self, v: Var, slot: Value) -> None:
-        """A tile in the slot of a pipe: a handle that stands for nothing else, as a window is one."""
-        self.of[v] = slot
+    def popped(self, v: Var, slot: Value, less: tuple[BufferType, Pair] | None = None) -> None:
+        """A tile in the slot of a pipe: a handle that stands for nothing else, as a window is one.
+
+        `less`: what is valid of the tile, where that may be nothing while something was passed; it is cut where it is used.
+        """
         self.elsewhere.add(v)
         self.windows.add(slot.name)
+        if less is None:
+            self.of[v] = slot
+        else:
+            (d, valid), start = less, (const_index(0), const_index(0))
+            self.cut_late[v] = lambda place: self.window(slot, start, d, valid, v.name_hint, place)
 
     # -- views --
 

@@ -100,7 +100,7 @@ def kind_of_pipe(c: Call) -> str:
 
 
 def pipe_use(f: Function) -> PipeUse | None:
-    """What a function does with pipes; None if nothing."""
+    """What a function does with pipes; None if nothing, unless it says that it runs on both lanes of the vector core."""
     use = PipeUse(f, CORES.get(f.func_type, ""), {}, (), {}, ())
     transfers: list[Transfer] = []
     calls: list[tuple[str, Call]] = []
@@ -120,7 +120,8 @@ def pipe_use(f: Function) -> PipeUse | None:
             if kind == POP and var is not None:
                 popped[var] = call
             transfers.append(Transfer(kind, _channel(call, kind, popped), call, s, var))
-    return use._replace(transfers=tuple(transfers), calls=tuple(calls)) if calls else None
+    both = use.core == "aiv" and f.attrs.get("dual_aiv_dispatch")
+    return use._replace(transfers=tuple(transfers), calls=tuple(calls)) if calls or both else None
 
 
 def _channel(call: Call, kind: str, popped: Mapping[Var, Call]) -> Channel:

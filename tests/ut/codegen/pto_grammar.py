@@ -155,7 +155,10 @@ class _Judge(PipeRules):
             self.need(op, len(pair) == 1, f"a cast of {t} to {op.result_types[0]}")
         else:
             self.need(op, op.name == "arith.select" and len(op.operands) == 3, "unknown operation")
-        self.keys[op.results[0]] = (op.name, op.attrs.get("predicate"), *(self.keys[v] for v in op.operands))
+        of = [self.keys[v] for v in op.operands if op.name != "arith.muli" or self.value(v) != 1]
+        self.keys[op.results[0]] = (
+            of[0] if op.name == "arith.muli" and len(of) == 1 else (op.name, op.attrs.get("predicate"), *of)
+        )
         self.positive[op.results[0]] = self.says_positive(op)
 
     def says_positive(self, op: Op) -> frozenset[Hashable]:
@@ -187,7 +190,10 @@ class _Judge(PipeRules):
         self.need(op, step is not None and step > 0, f"step {step}")
         self.need(op, len(op.results) == len(op.result_types), "results and types differ in number")
         self.carries(op, op.result_types)
+        outside = self.facts
+        self.facts = outside | {("less", op.regions[0].arguments[0][0], self.keys[op.operands[1]])}
         self.region(op.regions[0])
+        self.facts = outside
         self.yields(op, op.regions[0], op.result_types)
 
     def on_scf_if(self, op: Op) -> None:

@@ -102,7 +102,8 @@ class PipeRules(Rules):
         self.end(op, popper, "aic" if popper == "aiv" else "aiv")
         t = self.tile_type(op, op.types[0])
         self.need(op, t.loc == ("acc" if popper == "aiv" else "vec"), f"a push out of {t.loc}")
-        self.filled(op, op.operands[0])
+        if self.extents[op.operands[0]] != (0, 0):  # one that is there for the count alone
+            self.filled(op, op.operands[0])
         self.used.setdefault("cube" if t.loc == "acc" else "vector", op)
 
     on_pto_tpush_to_aiv = on_pto_tpush_to_aic = push
@@ -189,7 +190,8 @@ class PipeMachine:
         if popper == "aic" and split:
             data = np.concatenate([p.data for p in parcels], split - 1)
         valid = [self.values[v] for v in op.operands] or list(t.valid)
-        if any(v > n for v, n in zip(valid, data.shape, strict=True)) or parcels[0].split != split:
+        # Where nothing was passed something may be taken: an instruction that moves nothing is none.
+        if any(v > max(n, 1) for v, n in zip(valid, data.shape, strict=True)) or parcels[0].split != split:
             raise MachineError(f"{valid} of a tile of {data.shape}")
         made = handle_at(op.results[0], t, Arena(op.results[0]), 0, (valid[0], valid[1]))
         made.own = False

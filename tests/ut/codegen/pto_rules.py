@@ -119,8 +119,19 @@ class Rules:
     def filled(self, op: Op, handle: str) -> None:
         """A handle of which something is valid, as far as that can be known."""
         for e in self.extents[handle]:
-            holds = e is None or (e > 0 if isinstance(e, int) else e in self.facts)
+            holds = e is None or (e > 0 if isinstance(e, int) else self.more_than_nothing(e))
             self.need(op, holds, f"{handle} may be empty here")
+
+    def more_than_nothing(self, key: Hashable) -> bool:
+        """Whether what is computed so is positive here: it is known to be, or comes from what is."""
+        if key in self.facts or not isinstance(key, tuple):
+            return key in self.facts
+        if len(key) == 2:
+            return key[1] == "index" and int(key[0]) > 0
+        name, _, *sides = key
+        if name in ("arith.minsi", "arith.maxsi"):
+            return (all if name == "arith.minsi" else any)(self.more_than_nothing(s) for s in sides)
+        return name == "arith.subi" and ("less", sides[1], sides[0]) in self.facts
 
     def apart(self, op: Op, name: str, form: str) -> None:
         """No operand shares bytes with the destination, unless the instruction may work in place and they are one."""
