@@ -68,6 +68,8 @@ STORE = "pl.store(pl.adds(t, 1.0), [i * 16, lane * 32], o)"
 
 def written(lines: str = STORE, gm: bool = False) -> Program:
     text = TEXT.replace("LINES", lines.replace("\n", "\n            "))
+    if "tfree_to_aic(t)" in lines:
+        text = text.rstrip().replace("            pl.tfree_to_aic(t)\n\n", "\n")
     if gm:
         text = text.replace("there, here, dir", "there, here, gm, dir").replace("here, there, dir", "here, there, gm, dir")
         text = re.sub(r"(def \w+\(self, .*?)\):", r"\1, gm: pl.Out[pl.Tensor[[4096], pl.FP32]]):", text)
@@ -173,6 +175,8 @@ KEPT = {
     "carried": "for k, (s,) in pl.range(2, init_values=(t,)):\n    s2 = pl.yield_(pl.adds(s, 1.0))\n"
     "pl.store(s2, [i * 16, lane * 32], o)",
     "chosen": "if i > 1:\n    s = pl.yield_(t)\nelse:\n    s = pl.yield_(pl.adds(t, 1.0))\npl.store(s, [i * 16, lane * 32], o)",
+    "copied out": "own = pl.move(t, target_memory=pl.Mem.Vec)\npl.tfree_to_aic(t)\n"
+    "pl.store(pl.adds(own, 1.0), [i * 16, lane * 32], o)",
     "seen as rows": "u = pl.reshape(t, [32, 16])\npl.store(pl.reshape(pl.adds(u, 1.0), [16, 32]), [i * 16, lane * 32], o)",
     "valid in part": "pl.store(t, [i * 16, lane * 32], o)\nu = pl.set_validshape(t, 8, 32)\n"
     "pl.store(pl.adds(u, 1.0), [i * 16, lane * 32], o)",
