@@ -15,6 +15,7 @@ from contract_mutations import around, never, op, other_addresses, put, static_o
 
 from pypto.codegen import pto
 from pypto.codegen.native import device, from_buffer, from_tile
+from pypto.codegen.pto.from_tile_indexed import TileText
 from pypto.debug import frame, views
 from pypto.debug.memory import ArrayPlace
 from pypto.dtypes import DataType as D
@@ -481,7 +482,7 @@ _NO_LOOPS = put(RULES, "loop", never)
 _NO_RELABELS = put(RULES, "relabel", never)
 _OF_THE_WINDOW = around(legalize, "_apart", lambda original, a, b: a.base is not b.base)
 _OF_TILES = together(
-    put(device, "build_access", lambda f, addressed: from_tile.build(f, addressed)), put(pto, "BufferText", pto.TileText)
+    put(device, "build_access", lambda f, addressed: from_tile.build(f, addressed)), put(pto, "BufferText", TileText)
 )
 _ANY_WINDOW = op("buffer.subview", "infer", lambda s: s.result)
 _AS_THEY_ARE = put(CONVERTER, "matching", lambda self, handles, t: list(handles))
