@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["column_begin", "column_end", "column_step", "rows_in_lanes"]
 
 LANES = 64
+VECTOR = 16
 
 
 def _op(e: GroupEmitter, k: int) -> ReduceOp:
@@ -67,7 +68,10 @@ def _better(op: ReduceOp, a: str, ia: str, b: str, ib: str) -> str:
 def rows_in_lanes(
     e: GroupEmitter, step: Step, reductions: Sequence[int], count: str, cols: int | None, independent: bool
 ) -> None:
-    """The phase's loop in strips of 64 columns, and the folding of its accumulators."""
+    """The phase's loop in strips of 64 columns, and the folding of its accumulators.
+
+    A whole strip is written as a few vectors, one after the other, so that compilers keep the accumulators in registers.
+    """
     w = e.w
     for k in reductions:
         op = _op(e, k)
@@ -82,17 +86,19 @@ def rows_in_lanes(
         w.line("int64_t strip = 0;")
         if cols is None or cols >= LANES:
             with w.block(f"for (; strip + {LANES} <= {count}; strip += {LANES})"):
-                _strip(e, step, reductions, str(LANES), independent)
+                w.line("PP_UNROLL_STRIP")
+                with w.block(f"for (int v = 0; v < {LANES}; v += {VECTOR})"):
+                    _lanes(e, step, reductions, f"int l = v; l < v + {VECTOR}", independent)
         if cols is None or cols % LANES:
-            _strip(e, step, reductions, f"{count} - strip", independent)
+            _lanes(e, step, reductions, f"int64_t l = 0; l < {count} - strip", independent)
     for k in reductions:
         _fold(e, k)
 
 
-def _strip(e: GroupEmitter, step: Step, reductions: Sequence[int], count: str, independent: bool) -> None:
+def _lanes(e: GroupEmitter, step: Step, reductions: Sequence[int], range_: str, independent: bool) -> None:
     if independent:
         e.w.line("PP_LANES")
-    with e.w.block(f"for (int64_t l = 0; l < {count}; ++l)"):
+    with e.w.block(f"for ({range_}; ++l)"):
         e.w.line("const int64_t c = strip + l;")
         for p in step.ops:
             if p.at in reductions:

@@ -42,6 +42,9 @@ PP_INLINE int64_t pp_shared(pypto_call *call, int64_t most, pypto_share share, v
 #define PP_LANES _Pragma("GCC ivdep")
 #endif
 
+/* The four vectors of a strip of 64 lanes, one after the other. */
+#define PP_UNROLL_STRIP _Pragma("GCC unroll 4")
+
 /* -- bits ------------------------------------------------------------------------------------------------------ */
 
 #define PP_BITS(from_name, from, to_name, to) \
