@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -84,7 +85,9 @@ class FileLock:
         except OSError:
             pass
         finally:
-            os.close(fd)
+            # Also a close that fails has closed it.
+            with suppress(OSError):
+                os.close(fd)
 
     def __enter__(self) -> FileLock:
         return self
