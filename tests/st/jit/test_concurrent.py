@@ -194,6 +194,32 @@ print(*early, before, child(lambda: call(k) == 2.0), child(lambda: call(late) ==
     assert box.builds(agree=False) == 3  # children leave without writing their counters down
 
 
+def test_a_parallel_kernel_in_a_child_of_a_process_with_threads(box):
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+@pl.jit
+def k(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for b in pl.parallel(0, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.store(pl.mul(pl.load(x, [b * 64, 0], [64, 64]), 2.0), [b * 64, 0], y)
+    return y
+x = np.ones((512, 64), np.float32)
+def right(): y = np.zeros_like(x); k(x, y); return bool((y == 2).all())
+def in_threads():
+    got = []
+    ts = [threading.Thread(target=lambda: got.append(right())) for _ in range(4)]
+    [t.start() for t in ts]; [t.join() for t in ts]
+    return got == [True] * 4
+before = right() and in_threads()
+pid = os.fork()
+if pid == 0: os._exit(0 if right() and in_threads() else 1)
+print(before, os.waitpid(pid, 0)[1], right())
+"""
+    for env in ({}, {"PYPTO_LAUNCHER": "ctypes"}):
+        assert box.run(HEAD + code, **env).words == ["True", "0", "True"]
+
+
 def test_a_fork_while_another_thread_builds(box):
     """The child must not wait for a lock or a build that only exists in its parent.
 
