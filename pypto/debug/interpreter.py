@@ -30,6 +30,7 @@ from pypto.debug.rearrange import REARRANGE
 from pypto.debug.regions import REGIONS
 from pypto.debug.sorting import SORTING
 from pypto.debug.storage import Placement, Storage, placement_of
+from pypto.debug.written import EXPECTATIONS, expect_written, hand_on
 from pypto.enums import FunctionType
 from pypto.errors import ArgumentTypeError, InternalError, KernelError, NotSupportedError
 from pypto.ir import ops
@@ -89,7 +90,10 @@ def interpret(
     return run(Program([target]) if isinstance(target, Function) else target, entry, args, placement)
 
 
-_KINDS = {**SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **SYSTEM, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS, **PIPES}
+_KINDS = {
+    **SPECIAL, **GENERATORS, **LOCAL_ARRAYS, **SYSTEM, **REARRANGE, **INDEXING, **SORTING, **PAGING, **REGIONS, **PIPES,
+    **EXPECTATIONS,
+}  # fmt: skip
 
 
 def _applied(app: Application) -> Value:
@@ -146,7 +150,8 @@ class _Run:
         if isinstance(e, Call) and op is not None:
             args = [frame.evaluate(a) for a in e.args]
             call = typed_as_held(op, e, args)
-            value = _applied(Application(frame, op, call, args, var))
+            expect_written(op, call, args)
+            value = hand_on(op, call, args, _applied(Application(frame, op, call, args, var)))
             if call is not e and isinstance(value, Block) and not value.gm:
                 value.narrow = True
             return value

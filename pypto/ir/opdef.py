@@ -224,6 +224,7 @@ class Special(NamedTuple):
     meet        every block of the launch waits for all others                    task    the id of one that only waits
     flag / prefetch   what cores tell each other and memory, without effect where blocks run one after the other
     push        a copy of operand 0 into a pipe to the other core                 pop     the next tile of a pipe, in a slot
+    expect      an error unless operand 0 holds
     free        the slot of operand 0 given back       initialize_pipe / slot_buffer   the ends of a pipe, and their memory
     """
 

@@ -2,7 +2,7 @@
 
 In: kernels with tiles of any rank.  Out: the same with all dimensions but the last merged into rows (a vector is one
 row).  A transfer keeps its window in the tensor's rank: a load is followed by a relabel, a store says its extents.
-The first product of a sum says that it is (`begin_sums`).
+The first product of a sum says that it is (`begin_sums`), and what is read was written (`check_written`).
 Invariant: rows are the elements of the leading axes in row-major order; what is no rectangle of rows is an error.
 """
 
@@ -25,10 +25,12 @@ from pypto.ir.stmt import AssignStmt, ForStmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
 from pypto.passes.batched_products import PRODUCTS, Batches
 from pypto.passes.begin_sums import begin_sums
+from pypto.passes.check_written import check_written
 from pypto.passes.context import PassOptions
 from pypto.passes.convert_tensor_to_tile_ops.carries import narrow_acc_carries
 from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins, refuse_loose_accumulators
 from pypto.passes.framework import function_pass
+from pypto.passes.keep_scratch_operands import keep_scratch_operands
 from pypto.passes.loop_rewriter import LoopRewriter
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import calls, definitions
@@ -271,8 +273,8 @@ def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
         return f
     needed = any(_is_nd(v) for v in definitions(f.body)) or any(_needs_scratch(c) for c in calls(f.body))
     if not needed:
-        return begin_sums(f)
+        return check_written(begin_sums(keep_scratch_operands(f)))
     made = narrow_acc_carries(_Flattener(f).function(f))
     check_joins(made)
     refuse_loose_accumulators(made)
-    return begin_sums(made)
+    return check_written(begin_sums(keep_scratch_operands(made)))

@@ -17,7 +17,7 @@ from pypto.ir.fold import fold
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
 from pypto.ir.rewrite import substitute
-from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, last_yield
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, last_yield
 from pypto.ir.types import ScalarType, Type
 from pypto.passes.context import PassOptions
 from pypto.passes.dead_scalars import without_dead_scalars
@@ -75,6 +75,14 @@ class _Simplify(Retyper):
         elif isinstance(var.type, ScalarType):
             self._learn(s.var, var, value)
         return s.replace(value=value, var=var)
+
+    def visit_eval_stmt(self, s: EvalStmt) -> Made:
+        made = self.rebuild(s)
+        op = ops.of(made.expr) if isinstance(made.expr, Call) else None
+        if op is not None and isinstance(op.semantics, Special) and op.semantics.kind == "expect" and isinstance(made.expr, Call):
+            holds = self.known.decide(made.expr.args[0])
+            return None if holds else made
+        return made
 
     def _learn(self, old: Var, var: Var, value: Expr) -> None:
         if isinstance(value, _CONSTANTS) and self.depth == 0 and value.type == var.type:

@@ -287,7 +287,8 @@ class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
     `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "sum" (valid, valid in
-    the product), "element" (index, valid), "cores" (cores, blocks), "step", or the name of a reduction whose extent is empty.
+    the product), "element" (index, valid), "cores" (cores, blocks), "written <name>", "step", or the name of a reduction whose
+    extent is empty.
     """
 
     what: str

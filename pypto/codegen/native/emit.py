@@ -440,6 +440,9 @@ def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     if what == "sum":
         remedy = "compute the extents in front of the loop, or say there what is valid: acc = pl.set_validshape(acc, rows, cols)"
         return "bounds", f"a product of {{1}} {_LINES[axis]} is added to a sum that is valid in {{0}}\n{remedy}"
+    if what.startswith("written "):
+        remedy = "write it before the loop or branch that may not, or leave out what reads it there"
+        return "bounds", f"'{what.removeprefix('written ')}' is read, and nothing has written it\\n{remedy}"
     if what == "element":
         remedy = "fill the rest of the tile with pl.fillpad, or read what is valid"
         return "bounds", f"element {{0}} of axis {axis} is read, of which only {{1}} are valid\n{remedy}"

@@ -241,6 +241,9 @@ class BufferBuilder(Base):
         assert view is not None
         return view
 
+    def on_buffer_expect_written(self, var: Var | None, call: Call, span: Span) -> None:
+        self.expect_written(call, span)
+
     def on_tensor_dim(self, var: Var | None, call: Call, span: Span) -> None:
         t, axis = call.args[0].type, call.args[1]
         assert isinstance(t, (TensorType, TileType))

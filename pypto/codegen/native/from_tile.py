@@ -207,6 +207,9 @@ class TileBuilder(Base):
     def on_create(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         """Undefined storage: nothing happens."""
 
+    def on_expect(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
+        self.expect_written(call, span)
+
     def on_alloc(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         if self.addressed or var is None or op.level != "tile":
             return

@@ -64,6 +64,9 @@ class Base:
         if c is not None:
             self.items.append(c)
 
+    def expect_written(self, call: Call, span: Span) -> None:
+        self.check(Check(f"written {call.kwargs['name']}", ((call.args[0], 0, (ZERO, ZERO, ZERO)),), (), span))
+
     def region(self, body: Stmt | None) -> tuple[Region, tuple[Expr, ...]]:
         """The items of a body and the values of its trailing yield."""
         outer, self.items = self.items, []

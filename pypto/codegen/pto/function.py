@@ -226,6 +226,9 @@ class FunctionText(System):
             what = f"{self.doing}: a product of {few} rows lies in Acc otherwise than a tile of {rows} rows"
             raise NotSupportedError(what, span, "accumulate into a tile of as many rows as the product has, rounded up to 16")
 
+    def on_expect(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
+        """The chip has nothing that could end a kernel."""
+
     def on_unit(self, units: Iterable[str], span: Span) -> None:
         """What is written next runs on these units; a function has one."""
         for u in units:

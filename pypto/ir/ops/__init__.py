@@ -22,6 +22,7 @@ from pypto.ir.ops import (
     counter_random,
     elementwise,
     expand,
+    expectations,
     gather_compare,
     gathers,
     generate,
@@ -70,6 +71,7 @@ ALL: tuple[OpDef, ...] = (
     *allocation.OPS,
     *counter_random.OPS,
     *system.OPS,
+    *expectations.OPS,
     *buffer.OPS,
 )
 TABLE: Mapping[str, OpDef] = MappingProxyType({op.name: op for op in ALL})

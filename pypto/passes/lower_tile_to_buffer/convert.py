@@ -130,6 +130,9 @@ class Converter(Regions):
     def visit_eval_stmt(self, s: EvalStmt) -> Any:
         if not isinstance(s.expr, Call):
             return self.rebuild(s)
+        if s.expr.op.name == "tile.expect_written":
+            self.do("buffer.expect_written", self.visit(s.expr.args[0]), kwargs=dict(s.expr.kwargs))
+            return None
         self.tensor_value(s.expr)
         return None
 

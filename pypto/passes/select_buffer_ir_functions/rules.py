@@ -256,6 +256,9 @@ class _Rules:
     def on_create(self, op: OpDef, var: Var | None, c: Call) -> None:
         self.need(op.level == "tile", "it creates a tensor")
 
+    def on_expect(self, op: OpDef, var: Var | None, c: Call) -> None:
+        """A condition on scalars, which buffers do not change."""
+
     def on_query(self, op: OpDef, var: Var | None, c: Call) -> None:
         self.need(not c.args and op.level == "tile", f"{op.name} has no buffer form")
 

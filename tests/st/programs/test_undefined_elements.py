@@ -6,7 +6,7 @@ from programs_kit import BRIEF, agree, cfg, module, on_the_way, out, same, whole
 
 import pypto.language as pl
 from pypto.debug import interpret
-from pypto.errors import Error, KernelBoundsError
+from pypto.errors import CompileError, Error, KernelBoundsError
 
 
 @pl.jit
@@ -110,3 +110,117 @@ def k(a: pl.Tensor, o: pl.Out[pl.Tensor]):
         module(text, tmp_path).k(np.zeros((12, 32), np.float32), np.zeros((8, 32), np.float32))
     assert e.value.span["line"] == 8
     assert e.value.hint
+
+
+# -- storage that was created and never written ------------------------------------------------------------------------
+
+# What may not write the tile `t`, for n of the call, and for which n something is there.
+MAYBE = {
+    "a loop": ("for i in pl.range(n):\n    t = pl.load(a, [i, 0], [8, 32])", lambda n: n > 0),
+    "a loop downwards": ("for i in pl.range(n, 0, -1):\n    t = pl.load(a, [i, 0], [8, 32])", lambda n: n > 0),
+    "a pipelined loop": ("for i in pl.pipeline(n, 3, stage=2):\n    t = pl.load(a, [i, 0], [8, 32])", lambda n: n < 3),
+    "a while loop": ("i = n\nwhile i > 1:\n    t = pl.load(a, [i, 0], [8, 32])\n    i = i - 1", lambda n: n > 1),
+    "a branch": ("if n > 1:\n    t = pl.load(a, [0, 0], [8, 32])", lambda n: n > 1),
+    "the other arm": ("if n > 1:\n    pl.store(u, [0, 0], o)\nelse:\n    t = pl.add(u, 1.0)", lambda n: n <= 1),
+    "a branch in a loop": ("for i in pl.range(4):\n    if i * 2 == n:\n        t = pl.add(u, 1.0)", lambda n: n in (0, 2)),
+    "a loop in a branch": ("if n > 0:\n    for i in pl.range(1, n):\n        t = pl.add(u, 1.0)", lambda n: n > 1),
+    "a loop that is left": (
+        "for i in pl.range(4):\n    if i >= n:\n        break\n    t = pl.add(u, 1.0)",
+        lambda n: n > 0,
+    ),
+    "places changed": ("for i in pl.range(n):\n    t, u = u, t\n    u = pl.load(a, [i, 0], [8, 32])", lambda n: n > 0),
+    "a window": ("for i in pl.range(n):\n    t = pl.assemble(u, pl.load(a, [i, 0], [4, 32]), [i, 0])", lambda n: n > 0),
+    "a window cut": ("w = t\nif n > 1:\n    w = pl.load(a, [0, 0], [8, 32])\nt = pl.slice(w, [8, 32], [0, 0])", lambda n: n > 1),
+}
+# What reads it.
+READERS = (
+    "pl.store(pl.add(u, pl.exp(t)), [0, 0], o)",
+    "pl.store(pl.add(u, pl.read(t, [0, 0])), [0, 0], o)",
+    "pl.store(pl.row_expand_add(u, pl.row_max(t, pl.create_tile([8, 32], dtype=pl.FP32))), [0, 0], o)",
+)
+KERNEL = """import pypto.language as pl
+
+@pl.jit
+def k(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        u = pl.load(a, [8, 0], [8, 32])
+        t = pl.create_tile([8, 32], dtype=pl.FP32)
+{body}
+        {reader}
+    return o
+"""
+
+
+def kernel_of(tmp_path, body, reader):
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    return module(KERNEL.format(body=lines, reader=reader), tmp_path).k
+
+
+@pytest.mark.parametrize("name", MAYBE)
+def test_what_a_run_did_not_write_is_not_read(name, tmp_path):
+    body, written = MAYBE[name]
+    k, a = kernel_of(tmp_path, body, READERS[len(name) % 3]), whole(16, 32)
+    calls = {n: [a, cfg(n), out(8, 32)] for n in range(4)}
+    agree(k, *(calls[n] for n in calls if written(n)))
+    for n in (n for n in calls if not written(n)):
+        for way in BRIEF[:1] + BRIEF[3:]:
+            with on_the_way(way), pytest.raises(KernelBoundsError, match="is read, and nothing has written it") as e:
+                k.compile(*calls[n])(*calls[n])
+            assert e.value.code == "K100"
+            assert e.value.span
+        for program in (k.specialize(*calls[n]), k.lower(*calls[n])):
+            with pytest.raises(KernelBoundsError, match="is read, and nothing has written it"):
+                interpret(program, calls[n], "k")
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "body", ["if n > 0:\n    u = pl.add(u, 1.0)", "t = pl.slice(t, [8, 32], [0, 0])\nu = pl.add(u, pl.cast(n, pl.FP32))"]
+)
+def test_what_nothing_can_have_written_is_refused_at_its_line(body, reader, tmp_path):
+    k = kernel_of(tmp_path, body, reader)
+    with pytest.raises(CompileError, match="'t' is read, and nothing has written it") as e:
+        k(whole(16, 32), cfg(1), out(8, 32))
+    assert e.value.code == "C062"
+    assert e.value.span["line"] == 9 + len(body.splitlines())
+    assert "pl.full" in e.value.hint
+
+
+@pl.jit
+def inner_blocks(a: pl.Tensor, b: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        acc = pl.create_tensor([32, 32], dtype=pl.FP32)
+        for k in pl.range(0, n, 32):
+            acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :])
+        o[:] = acc
+    return o
+
+
+@pl.jit
+def some_blocks(a: pl.Tensor, b: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    """Blocks in front of the n-th are left out."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n = pl.cast(pl.read(c, [0]), pl.INDEX)
+        acc = pl.create_tensor([32, 32], dtype=pl.FP32)
+        for k in pl.range(0, 64, 32):
+            if k >= n:
+                acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :], init_cond=(k == n))
+        o[:] = pl.add(acc, 0.0)
+    return o
+
+
+def test_sums_of_no_blocks():
+    a, b = whole(32, 64), whole(64, 32)
+    for kernel, there, empty in ((inner_blocks, (32, 64), 0), (some_blocks, (0, 32), 64)):
+        calls = [[a, b, cfg(n), out(32, 32)] for n in there]
+        for n, got in zip(there, agree(kernel, *calls), strict=True):
+            blocks = slice(0, n) if kernel is inner_blocks else slice(n, 64)
+            same(got[3], a[:, blocks] @ b[blocks])
+        given = [a, b, cfg(empty), out(32, 32)]
+        for way in BRIEF:
+            with on_the_way(way), pytest.raises(KernelBoundsError, match="'acc' is read, and nothing has written it"):
+                kernel.compile(*given)(*given)
+        with pytest.raises(KernelBoundsError, match="'acc' is read, and nothing has written it"):
+            interpret(kernel.specialize(*given), given, kernel.__name__)

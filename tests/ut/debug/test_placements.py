@@ -9,7 +9,7 @@ from pypto.debug.memory import POISON, Arena, ArenaPlace, addresses, poisoned
 from pypto.debug.storage import placement_of
 from pypto.dtypes import DataType as D
 from pypto.enums import MemorySpace, TileLayout
-from pypto.errors import InternalError
+from pypto.errors import InternalError, KernelBoundsError
 from pypto.ir.expr import ConstInt, MemRef, Var
 from pypto.ir.layout import BoxLayout
 from pypto.ir.types import PtrType
@@ -80,7 +80,18 @@ def test_addresses_are_told_from_offsets():
 def test_memory_that_nobody_wrote_is_poison():
     k = Planned()
     t = k.op("tile.create", [8, 16], at=k.at(4096), dtype=D.FP32, target_memory=VEC)
-    assert np.isnan(k.run(t)[:8]).all()
+    got = k.run(k.op("tile.write", t, [2, 3], expr(1.0), at=k.at(4096)))[:8]
+    assert got[2, 3] == 1
+    assert np.isnan(got).sum() == 8 * 16 - 1
+
+
+@pytest.mark.parametrize("address", [4096, 8192])
+def test_storage_that_nothing_wrote_is_not_read(address):
+    k = Planned()
+    t = k.op("tile.create", [8, 16], at=k.at(4096), dtype=D.FP32, target_memory=VEC)
+    u = k.op("tile.move", t, at=k.at(address), target_memory=VEC)
+    with pytest.raises(KernelBoundsError, match="nothing has written it"):
+        k.run(u)
 
 
 def test_partially_written_tiles_keep_the_bytes_around():

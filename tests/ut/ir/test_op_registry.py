@@ -95,7 +95,7 @@ def test_stages_and_arity() -> None:
     assert registry.get_op_ir_stage("tile.add") is OpIRStage.Functional
     assert registry.get_op_ir_stage("buffer.add") is OpIRStage.Buffer
     with_result = {"alloc", "subview", "reshape", "get_block_idx", "get_block_num", "get_subblock_idx"}
-    acts = {"push", "free", "initialize_pipe", "meet", "flag"}
+    acts = {"push", "free", "initialize_pipe", "meet", "flag", "expect"}
     for o in ops.ALL:
         acts_only = getattr(o.semantics, "kind", "") in acts or o.name == "prefetch.wait"
         functional = o.level != "buffer" and not acts_only

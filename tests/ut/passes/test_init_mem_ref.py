@@ -132,7 +132,9 @@ def test_slots_need_addresses():
 def test_a_tile_larger_than_its_memory_is_refused_at_its_line():
     with pytest.raises(CompileError, match=r"Vec buffer usage \(262144 bytes\) exceeds platform limit \(188416 bytes\)") as e:
         through(
-            scope("t = pl.create_tile([1024, 64], dtype=pl.FP32)\npl.store(t, [0, 0], o)", X.replace("64, 64", "1024, 64")),
+            scope(
+                "t = pl.tile.full([1024, 64], dtype=pl.FP32, value=0.0)\npl.store(t, [0, 0], o)", X.replace("64, 64", "1024, 64")
+            ),
             "init_mem_ref",
         )
     assert "kernel 'main_incore_0'" in e.value.message
