@@ -83,7 +83,7 @@ def handed_on(e: Expr) -> Expr | None:
 
 
 def read_operands(op: OpDef, c: Call) -> list[int]:
-    """The values that an operator takes elements from: not its scratch, and not what it writes into or adds to."""
+    """The values that an operator takes elements from: not scratch, what it writes into or adds to, what has none."""
     form = op.semantics
     patterns: tuple[str, ...] = form.patterns if isinstance(form, Lanewise) else ()
     own = {op.reuses, *op.scratch, *((form.acc,) if isinstance(form, Matmul) else ())}
@@ -91,6 +91,7 @@ def read_operands(op: OpDef, c: Call) -> list[int]:
         i
         for i, a in enumerate(c.args)
         if isinstance(a.type, ShapedType)
+        and not any(const_dim(n) == 0 for n in a.type.valid)
         and op.effect(i, c.kwargs) is ArgEffect.Read
         and i not in own
         and not (i < len(patterns) and patterns[i] == UNUSED)

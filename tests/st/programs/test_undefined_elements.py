@@ -224,3 +224,18 @@ def test_sums_of_no_blocks():
                 kernel.compile(*given)(*given)
         with pytest.raises(KernelBoundsError, match="'acc' is read, and nothing has written it"):
             interpret(kernel.specialize(*given), given, kernel.__name__)
+
+
+@pl.jit
+def no_elements(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.create_tile([8, 32], dtype=pl.FP32)
+        pl.store(pl.load(a, [0, 0], [8, 32]), [0, 0], o)
+        pl.store(pl.set_validshape(t, 0, 32), [0, 0], o)
+    return o
+
+
+def test_of_no_elements_there_is_nothing_to_read():
+    a = whole(8, 32)
+    ((_, o),) = agree(no_elements, [a, out(8, 32)])
+    same(o, a)
