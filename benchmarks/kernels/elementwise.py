@@ -1,0 +1,58 @@
+"""Elementwise kernels over matrices of any number of rows and columns that divide by the blocks."""
+
+from __future__ import annotations
+
+import pypto.language as pl
+
+N, M = pl.dynamic("N"), pl.dynamic("M")
+Matrix = pl.Tensor[[N, M], pl.FP32]
+ROWS, COLS = 8, 1024  # 32 KiB a tile
+
+
+@pl.jit
+def sum_times(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
+    """(a + b) * b."""
+    n, m = a.shape
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.parallel(0, n, ROWS):
+            for j in pl.range(0, m, COLS):
+                x, y = a[i : i + ROWS, j : j + COLS], b[i : i + ROWS, j : j + COLS]
+                out[i : i + ROWS, j : j + COLS] = (x + y) * y
+    return out
+
+
+CHAIN_COLS = 512  # 16 KiB a tile
+
+
+@pl.jit
+def chain(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
+    """Ten operations, one of each exp, sqrt, division and maximum among them."""
+    n, m = a.shape
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.parallel(0, n, ROWS):
+            for j in pl.range(0, m, CHAIN_COLS):
+                x, y = a[i : i + ROWS, j : j + CHAIN_COLS], b[i : i + ROWS, j : j + CHAIN_COLS]
+                e = pl.exp(x * -0.5)
+                r = pl.sqrt(y * y + 1.0)
+                q = (e + x) / r
+                out[i : i + ROWS, j : j + CHAIN_COLS] = pl.maximum(q - y, 0.25) * e
+    return out
+
+
+@pl.jit
+def small(a: pl.Tensor[[16, 32], pl.FP32], b: pl.Tensor[[16, 32], pl.FP32], out: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+    """a + b: what is left of its time is the call."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = a + b
+    return out
+
+
+SHIFT = 0.0
+
+
+@pl.jit
+def small_guarded(a: pl.Tensor[[16, 32], pl.FP32], b: pl.Tensor[[16, 32], pl.FP32], out: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+    """a + b + SHIFT: each call asks whether the global is still the number that was compiled."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = a + b + SHIFT
+    return out
