@@ -51,8 +51,7 @@ RUN(sum)
             __asm__ volatile("" : KEPT(s[i])); \
         } \
     } \
-    for (int i = 1; i < 24; ++i) \
-        s[0] += s[i]; \
+    _Pragma("GCC unroll 24") for (int i = 1; i < 24; ++i) s[0] += s[i]; \
     memcpy(a[0], &s[0], 4);
 #if defined(__x86_64__)
 #define KEPT(x) "+x"(x)
