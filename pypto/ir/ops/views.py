@@ -123,9 +123,8 @@ def _assemble(s: Site) -> Type:
             f"reshape the source to rank {len(target.shape)} with pl.reshape, and give {len(target.shape)} offsets",
         )
     if target.dtype is not source.dtype:
-        s.reject(
-            f"cannot assemble {source.dtype} elements into {target.dtype}", f"pl.cast(..., pl.{target.dtype.name})", TypeError
-        )
+        hint = f"pl.cast(..., pl.{target.dtype.name}); a product takes out_dtype=pl.{target.dtype.name}"
+        s.reject(f"cannot assemble {source.dtype} elements into {target.dtype}", hint, TypeError)
     extents = source.valid if isinstance(target, TensorType) else source.shape
     check_window(s, offset, extents, target.shape, "slice the source, or write it further ahead", "writes")
     if isinstance(target, TensorType):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pypto.enums import TileLayout
+from pypto.enums import MemorySpace, TileLayout
 from pypto.ir import ops
 from pypto.ir.expr import Call, Var
 from pypto.ir.layout import box_of
@@ -100,9 +100,12 @@ def _wrong_box(t: TileType, dims: tuple[int, ...]) -> tuple[str, str] | None:
         return None
     legal = [(d + b - 1) // b * b for d, b in zip(dims, (rows, cols), strict=True)]
     space = t.memory_space.name if t.memory_space is not None else "on-chip"
+    remedy = f"say what is data with valid_shape={list(dims)}"
+    if t.memory_space is MemorySpace.Acc:
+        remedy = "create it so, say with valid_shape= how much of the operands is data, and write the sum with pl.assemble"
     return (
         f"of shape {list(dims)} and type {t.dtype} is not made of whole {rows} x {cols} boxes of {space} memory",
-        f"the next legal shape is {legal}; say what is data with valid_shape={list(dims)}",
+        f"the next legal shape is {legal}; {remedy}",
     )
 
 

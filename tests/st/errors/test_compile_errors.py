@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from errors_kit import arrays, cfg, kernel, out, refused
 
-from pypto.errors import CompileError, InvalidOperationError, NotSupportedError, VerificationError
+from pypto.errors import CompileError, InvalidOperationError, NotSupportedError, ParserSyntaxError, VerificationError
 
 VEC = 184 * 1024  # bytes
 
@@ -27,6 +27,31 @@ def test_a_tensor_that_does_not_fit_as_a_whole(tmp_path):
     k = kernel(tmp_path, "o[:] = pl.add(a, b)")
     e = refused(k, like((512, 512)), CompileError, "'a'", "1048576 bytes", f"{VEC} bytes", code="C020", piece="pl.add(a, b)")
     assert "pl.slice(a," in e.hint
+
+
+SUMS = """
+acc = pl.create_tensor([32, {columns}], dtype=pl.FP32)
+for k in pl.range(0, 32, 16):
+    acc = pl.matmul_acc(acc, a[:, k : k + 16], pl.slice(b, [16, {columns}], [k, 0], valid_shape=[16, 20]))
+o = pl.assemble(o, acc, [0, 0])
+"""
+
+
+def test_a_sum_of_columns_that_are_no_whole_boxes(tmp_path):
+    """Created storage has no valid_shape=; what its remedy says is accepted."""
+    given = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32), cfg(), np.zeros((32, 32), np.float32)
+    e = refused(kernel(tmp_path, SUMS.format(columns=20)), given, CompileError, "[32, 20]", "Acc", code="C051", piece="pl.create")
+    assert "the next legal shape is [32, 32]; create it so" in e.hint
+    kernel(tmp_path, SUMS.format(columns=32))(*given)
+    np.testing.assert_array_equal(given[-1], np.where(np.arange(32) < 20, 32, 0) * np.ones((32, 1)))
+
+
+def test_a_product_of_halves_into_floats(tmp_path):
+    given = np.ones((32, 32), np.float16), np.ones((32, 32), np.float16), cfg(), np.zeros((32, 32), np.float32)
+    e = refused(kernel(tmp_path, "o[:] = pl.matmul(a, b)"), given, ParserSyntaxError, "fp16", "fp32", piece="o[:]")
+    assert "out_dtype=pl.FP32" in e.hint
+    kernel(tmp_path, "o[:] = pl.matmul(a, b, out_dtype=pl.FP32)")(*given)
+    assert (given[-1] == 32).all()
 
 
 def test_tiles_that_together_exceed_the_memory(tmp_path):
