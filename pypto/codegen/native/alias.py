@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pypto.codegen.native.access import ForItem, View
 from pypto.codegen.native.emit import Touch
+from pypto.codegen.native.independence import defined, steady
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import const_dim
@@ -39,42 +40,41 @@ def _ordered(r: Touch, w: Touch, values: Values) -> bool:
         return False
     if r.order > w.order or not _same_place(r.view, w.view):
         return False
-    return all(isinstance(loop, ForItem) and _moves(loop, w.view, values) for loop in w.loops) and _distinct(w, values)
+    return _distinct(w, values)
 
 
 def _same_place(a: View, b: View) -> bool:
     return a.dtype is b.dtype and arith.same(a.offset, b.offset) and arith.same(a.row, b.row) and arith.same(a.col, b.col)
 
 
-def _axis_of(loop: ForItem, v: View, values: Values) -> int | None:
-    """The axis along which each trip of the loop moves the window at least by its own extent."""
-    step = loop.step
-    if not isinstance(step, ConstInt):
+def _distinct(t: Touch, values: Values) -> bool:
+    """Each loop moves the window at least by its own extent, along an axis of its own that nothing else moves it along."""
+    loops = [loop for loop in t.loops if isinstance(loop, ForItem)]
+    if len(loops) < len(t.loops):
+        return False
+    changing = {v for loop in loops for v in (loop.var, *loop.carried, *defined(loop.body))}
+    axes = [_axis_of(loop, t.view, values, frozenset(changing - {loop.var})) for loop in loops]
+    return None not in axes and len(set(axes)) == len(axes)
+
+
+def _axis_of(loop: ForItem, v: View, values: Values, others: frozenset[Var]) -> int | None:
+    """The axis along which each trip of the loop moves the window by enough, and by the same wherever `others` are."""
+    if not isinstance(loop.step, ConstInt):
         return None
     for axis, (offset, extent) in enumerate(v.window):
         size = const_dim(extent)
-        moved = _coefficient(offset, loop.var, values)
-        if size is not None and moved is not None and abs(moved * step.value) >= size > 0:
+        moved = _coefficient(offset, loop.var, values, others)
+        if size is not None and moved is not None and abs(moved * loop.step.value) >= size > 0:
             return axis
     return None
 
 
-def _moves(loop: ForItem, v: View, values: Values) -> bool:
-    return _axis_of(loop, v, values) is not None
-
-
-def _distinct(t: Touch, values: Values) -> bool:
-    """Each loop moves the window along an axis of its own."""
-    axes = [_axis_of(loop, t.view, values) for loop in t.loops if isinstance(loop, ForItem)]
-    return len(set(axes)) == len(axes)
-
-
-def _coefficient(e: Expr, v: Var, values: Values) -> int | None:
-    """The constant factor of `v` in a linear expression; None where `e` is not linear in it."""
+def _coefficient(e: Expr, v: Var, values: Values, others: frozenset[Var]) -> int | None:
+    """The constant factor of `v` in a linear expression whose other terms stay as they are; None where `e` is none."""
     factor = 0
     for atom, c in arith.linear(e, dict(values)).terms:
         if atom is v:
             factor = c
-        elif not isinstance(atom, Var):
+        elif not steady(atom, v, values, others):
             return None
     return factor

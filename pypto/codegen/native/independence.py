@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pypto.codegen.native.access import Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
+from pypto.codegen.native.access import ArrayOp, Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
 from pypto.codegen.native.emit import Touch
 from pypto.codegen.native.flow import Block, Nested, Run, live_in, writes
 from pypto.ir import arith, scalar
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.rewrite import free_vars
 
-__all__ = ["loop_to_share", "why_blocks_meet", "why_trips_meet"]
+__all__ = ["defined", "loop_to_share", "steady", "why_blocks_meet", "why_trips_meet"]
 
 Values = Mapping[Var, Expr]
 
@@ -47,12 +47,16 @@ def why_trips_meet(loop: ForItem, touches: Sequence[Touch], values: Values) -> s
     if not isinstance(loop.step, ConstInt) or loop.step.value == 0:
         return "its step is no constant"
     inside = [t for t in touches if loop in t.loops]
-    return _why(inside, loop.var, loop.step.value, values, frozenset(_defined(loop.body)))
+    written = {t.root for t in inside if t.write}
+    for t in touches:
+        if loop not in t.loops and t.root in written:
+            return f"'{t.root.name}' is read before the loop that writes it: others may have begun"
+    return _why(inside, loop.var, loop.step.value, values, frozenset(defined(loop.body)))
 
 
 def why_blocks_meet(region: Region, block: Var, touches: Sequence[Touch], values: Values) -> str | None:
     """Why two blocks of a launch may touch the same element, one of them writing; None if they cannot."""
-    return _why(touches, block, 1, values, frozenset(_defined(region)))
+    return _why(touches, block, 1, values, frozenset(defined(region)))
 
 
 def _why(touches: Sequence[Touch], var: Var, step: int, values: Values, inner: frozenset[Var]) -> str | None:
@@ -85,7 +89,7 @@ def _axis_apart(x: Expr, m: Expr, y: Expr, n: Expr, var: Var, step: int, values:
         return False
     for side in (left, right):
         for atom, _ in side.terms:
-            if atom is not var and not _steady(atom, var, values, inner):
+            if atom is not var and not steady(atom, var, values, inner):
                 return False
     gap = left.plus(right, -1)
     if any(c for _, c in gap.terms):
@@ -93,8 +97,8 @@ def _axis_apart(x: Expr, m: Expr, y: Expr, n: Expr, var: Var, step: int, values:
     return abs(pace[0] * step) - abs(gap.constant) >= max(rows, cols)
 
 
-def _steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
-    """Whether an expression has the same value in every trip."""
+def steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
+    """Whether an expression has the same value in every trip: it depends on neither `var` nor what is defined inside."""
     work = list(free_vars(atom))
     seen: set[Var] = set()
     while work:
@@ -128,22 +132,23 @@ def _most(extent: Expr, values: Values) -> int | None:
     return None
 
 
-def _defined(region: Region) -> Iterable[Var]:
+def defined(region: Region) -> Iterable[Var]:
     """Variables that get their values inside."""
     for item in region.items:
         yield from _of_item(item)
 
 
 def _of_item(item: Item) -> Iterable[Var]:
-    if isinstance(item, ScalarDef):
-        yield item.var
+    if isinstance(item, (ScalarDef, ArrayOp)):
+        if item.var is not None:
+            yield item.var
     elif isinstance(item, ForItem):
         yield from (item.var, *item.carried, *item.results)
-        yield from _defined(item.body)
+        yield from defined(item.body)
     elif isinstance(item, WhileItem):
         yield from (*item.carried, *item.results)
-        yield from _defined(item.body)
+        yield from defined(item.body)
     elif isinstance(item, IfItem):
         yield from item.results
-        yield from _defined(item.then)
-        yield from _defined(item.otherwise)
+        yield from defined(item.then)
+        yield from defined(item.otherwise)

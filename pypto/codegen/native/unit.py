@@ -15,6 +15,7 @@ from pypto.codegen.native.emit import Site, Sites
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.local_arrays import definitions
 from pypto.codegen.native.orchestration import Entry, emit_entry
+from pypto.codegen.native.overlap import given_memory_twice
 from pypto.codegen.native.products import LINKED
 from pypto.codegen.native.tasks import in_program_order
 from pypto.dtypes import DataType
@@ -86,10 +87,11 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     devices: dict[str, DeviceCode] = {}
     flow = Flow(program)
     wrappers: dict[str, Function] = {}
+    twice = given_memory_twice(program, main)  # for these, the proofs would take one memory for two
     for name in _reachable(program, main):
         f = program.get_function(name)
         if f is not None and f.is_device:
-            devices[name] = emit_device(f, addressed, optimize, sites, functions)
+            devices[name] = emit_device(f, addressed, optimize and name not in twice, sites, functions)
         elif f is not None and f.func_type in _EXPANDED:
             wrappers[name] = _by_parameters(f, flow)
     arena = max((d.scratch for d in devices.values()), default=0)

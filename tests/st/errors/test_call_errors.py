@@ -255,6 +255,58 @@ def two_outputs(lhs: pl.Tensor, dst1: pl.Out[pl.Tensor], dst2: pl.InOut[pl.Tenso
     return dst1, dst2
 
 
+@pl.jit
+def placed_by_an_element(at: pl.Tensor, lhs: pl.Tensor, dst: pl.Out[pl.Tensor]):
+    """What a trip overwrites, the next one reads: the elements say so."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(16):
+            k = pl.read(at, [i])
+            dst[i + k : i + k + 1, :] = lhs[i + k : i + k + 1, :] * 2.0
+    return dst
+
+
+@pl.jit
+def placed_by_a_carried_number(at: pl.Tensor, lhs: pl.Tensor, dst: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        k = 0
+        for i in pl.range(16):
+            dst[i + k : i + k + 1, :] = lhs[i + k : i + k + 1, :] * 2.0
+            k = k - 1
+    return dst
+
+
+@pl.jit
+def placed_by_a_branch(at: pl.Tensor, lhs: pl.Tensor, dst: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(16):
+            k = 0
+            if i > 3:
+                k = -i
+            dst[i + k : i + k + 1, :] = lhs[i + k : i + k + 1, :] * 2.0
+    return dst
+
+
+@pl.jit
+def placed_by_an_array(at: pl.Tensor, lhs: pl.Tensor, dst: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(16):
+            h = pl.array.create(1, pl.INT32)
+            h[0] = -pl.cast(i, pl.INT32)
+            k = h[0]
+            dst[i + k : i + k + 1, :] = lhs[i + k : i + k + 1, :] * 2.0
+    return dst
+
+
+@pytest.mark.parametrize(
+    "kernel", [placed_by_an_element, placed_by_a_carried_number, placed_by_a_branch, placed_by_an_array], ids=lambda k: k.__name__
+)
+def test_one_array_whose_windows_trips_may_share(kernel):
+    a, _, _, o = arrays()
+    at = -np.arange(16, dtype=np.int32)
+    np.testing.assert_array_equal(kernel(at, a, o)[0], 2 * a[0])
+    refused(kernel, (at, a, a), VALUE, "'lhs' and 'dst' are the same array", piece=None)
+
+
 def test_one_array_where_it_would_be_wrong():
     for _ in range(2):
         a, _, _, o = arrays()

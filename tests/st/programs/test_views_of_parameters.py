@@ -79,3 +79,63 @@ def test_windows_of_one_array_that_is_read_and_written_are_refused(kernel: Any) 
     x = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)[:32] if kernel is turned_into else np.zeros((64, 32), np.float32)
     with pytest.raises(Error, match="the same array"):
         kernel(x, x)
+
+
+@pl.jit
+def turned_onto_itself(x: pl.InOut[pl.Tensor]):
+    y = pl.transpose(x, 0, 1)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(0, 32, 8):
+            x[i : i + 8, :] = y[i : i + 8, :] * 2.0
+    return x
+
+
+@pl.jit
+def moved_on(x: pl.InOut[pl.Tensor]):
+    a, b = x[0:16, :], x[1:17, :]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b[:] = a * 2.0
+    return x
+
+
+@pl.jit.incore
+def doubled_block(a: pl.Tensor, b: pl.Out[pl.Tensor]):
+    b = pl.store(pl.load(a, [0, 0], [8, 32]) * 2.0, [0, 0], b)
+    return b
+
+
+@pl.jit
+def moved_on_by_a_launch(x: pl.InOut[pl.Tensor]):
+    b = x[1:9, :]
+    for _ in pl.range(2):
+        b = doubled_block(x, b)
+    return x
+
+
+@pl.jit.opaque
+def passes_on(a: pl.Tensor, b: pl.Out[pl.Tensor]):
+    b = doubled_block(a, b)
+    return b
+
+
+@pl.jit
+def moved_on_by_a_stage(x: pl.InOut[pl.Tensor]):
+    b = x[1:9, :]
+    b = passes_on(x, b)
+    return x
+
+
+@pytest.mark.parametrize("kernel", [turned_onto_itself, moved_on, moved_on_by_a_launch, moved_on_by_a_stage])
+def test_a_kernel_that_is_given_memory_twice_reads_all_of_a_tile_before_it_writes(kernel: Any) -> None:
+    x = np.random.default_rng(1).standard_normal((32, 32), dtype=np.float32)
+    want = x.copy()
+    if kernel is turned_onto_itself:
+        for i in range(0, 32, 8):
+            want[i : i + 8] = want.T[i : i + 8].copy() * 2
+    elif kernel is moved_on:
+        want[1:17] = want[:16].copy() * 2
+    else:
+        for _ in range(2 if kernel is moved_on_by_a_launch else 1):
+            want[1:9] = want[:8].copy() * 2
+    (got,) = everywhere(kernel, x)
+    np.testing.assert_array_equal(got, want)

@@ -275,6 +275,40 @@ def on_chip_total(x: Rows, o: pl.Out[Rows]):
     return o
 
 
+@pl.jit
+def reads_ahead(x: pl.InOut[Rows]):
+    """What the first trip overwrites is read before the loop, and all threads do what stands before it."""
+    n = pl.tensor.dim(x, 0)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = x[0:8, :]
+        for k in pl.parallel(0, n, 8):
+            x[k : k + 8, :] = x[k : k + 8, :] + w
+    return x
+
+
+@pl.jit
+def reads_a_number_ahead(x: pl.InOut[Rows]):
+    n = pl.tensor.dim(x, 0)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = pl.read(x, [0, 0])
+        for k in pl.parallel(0, n, 8):
+            x[k : k + 8, :] = x[k : k + 8, :] + w
+    return x
+
+
+@pl.jit
+def placed_by_an_array(x: Rows, o: pl.Out[Rows]):
+    """k + i is the same in all trips."""
+    n = pl.tensor.dim(x, 0)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for k in pl.parallel(0, n, 8):
+            h = pl.array.create(1, pl.INT32)
+            h[0] = -pl.cast(k, pl.INT32)
+            i = h[0]
+            o[k + i : k + i + 8, :] = x[k : k + 8, :]
+    return o
+
+
 @pytest.mark.parametrize(
     ("kernel", "shared"),
     [
@@ -286,11 +320,14 @@ def on_chip_total(x: Rows, o: pl.Out[Rows]):
         (by_two_variables, False),
         (in_order, False),
         (on_chip_total, False),
+        (reads_ahead, False),
+        (reads_a_number_ahead, False),
+        (placed_by_an_array, False),
     ],
     ids=lambda v: getattr(v, "__name__", str(v)),
 )
 def test_trips_are_shared_only_where_they_are_apart(kernel: Any, shared: bool) -> None:
-    args = (X,) if kernel in (in_place, reads_neighbours) else (X, Y)
+    args = (X,) if kernel in (in_place, reads_neighbours, reads_ahead, reads_a_number_ahead) else (X, Y)
     ((trips, _),) = reasons(kernel, *args).values()
     assert (trips is None) is shared, trips
 
@@ -309,7 +346,17 @@ def blocks_meet(x: Rows, o: pl.Out[Rows]):
     return o
 
 
-@pytest.mark.parametrize(("kernel", "shared"), [(blocks_apart, True), (blocks_meet, False)])
+@pl.jit
+def blocks_placed_by_an_array(x: Rows, o: pl.Out[Rows]):
+    for b in pl.spmd(8):
+        h = pl.array.create(1, pl.INT32)
+        h[0] = pl.cast(b, pl.INT32) * -8
+        i = h[0]
+        o[b * 8 + i : b * 8 + i + 8, :] = x[b * 8 : b * 8 + 8, :]
+    return o
+
+
+@pytest.mark.parametrize(("kernel", "shared"), [(blocks_apart, True), (blocks_meet, False), (blocks_placed_by_an_array, False)])
 def test_blocks_are_shared_only_where_they_are_apart(kernel: Any, shared: bool) -> None:
     ((_, blocks),) = reasons(kernel, X, Y).values()
     assert (blocks is None) is shared, blocks
