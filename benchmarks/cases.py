@@ -23,7 +23,7 @@ def _normal(rng: Rng, *shape: int) -> np.ndarray:
 
 
 def _two(rng: Rng, tiny: bool, operations: float) -> Data:
-    n, m = (16, 1024) if tiny else (4096, 4096)
+    n, m = (16 if tiny else 4096), 4096
     a, b, out = _normal(rng, n, m), _normal(rng, n, m), empty((n, m))
     return Data((a, b), out, (), (n, m), 3 * out.nbytes, operations * n * m)
 
@@ -66,7 +66,7 @@ def _columns(rng: Rng, tiny: bool) -> Data:
 
 
 def _side_by_side(rng: Rng, tiny: bool) -> Data:
-    n, m = (16, 1024) if tiny else (4096, 2048)
+    n, m = (16 if tiny else 4096), 2048
     a, b, out = _normal(rng, n, m), _normal(rng, n, m), empty((n, 2 * m))
     return Data((a, b), out, (), (n, m), 2 * out.nbytes, 0)
 

@@ -1,4 +1,7 @@
-"""Elementwise kernels over matrices of any number of rows and columns that divide by the blocks."""
+"""Elementwise kernels over matrices whose rows and columns divide by the blocks.
+
+Blocks are wide: rows of a tile lie one behind the other in memory as far as they can, which every memory likes best.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import pypto.language as pl
 
 N, M = pl.dynamic("N"), pl.dynamic("M")
 Matrix = pl.Tensor[[N, M], pl.FP32]
-ROWS, COLS = 8, 1024  # 32 KiB a tile
+ROWS, COLS = 2, 4096  # 32 KiB a tile
 
 
 @pl.jit
@@ -21,7 +24,7 @@ def sum_times(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
     return out
 
 
-CHAIN_COLS = 512  # 16 KiB a tile
+CHAIN_ROWS = 1  # 16 KiB a tile
 
 
 @pl.jit
@@ -29,13 +32,13 @@ def chain(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
     """Ten operations, one of each exp, sqrt, division and maximum among them."""
     n, m = a.shape
     with pl.at(level=pl.Level.CORE_GROUP):
-        for i in pl.parallel(0, n, ROWS):
-            for j in pl.range(0, m, CHAIN_COLS):
-                x, y = a[i : i + ROWS, j : j + CHAIN_COLS], b[i : i + ROWS, j : j + CHAIN_COLS]
+        for i in pl.parallel(0, n, CHAIN_ROWS):
+            for j in pl.range(0, m, COLS):
+                x, y = a[i : i + CHAIN_ROWS, j : j + COLS], b[i : i + CHAIN_ROWS, j : j + COLS]
                 e = pl.exp(x * -0.5)
                 r = pl.sqrt(y * y + 1.0)
                 q = (e + x) / r
-                out[i : i + ROWS, j : j + CHAIN_COLS] = pl.maximum(q - y, 0.25) * e
+                out[i : i + CHAIN_ROWS, j : j + COLS] = pl.maximum(q - y, 0.25) * e
     return out
 
 

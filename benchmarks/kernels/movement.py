@@ -31,15 +31,18 @@ def columns(x: pl.Tensor[[N, M], pl.FP32], out: pl.Out[pl.Tensor[[N, COLS], pl.F
     return out
 
 
+HALF_ROWS, HALF = 4, 2048  # 32 KiB a tile
+
+
 @pl.jit
 def side_by_side(a: pl.Tensor[[N, M], pl.FP32], b: pl.Tensor[[N, M], pl.FP32], out: pl.Out[pl.Tensor[[N, W], pl.FP32]]):
     """[a | b]."""
     n, m = a.shape
     with pl.at(level=pl.Level.CORE_GROUP):
-        for i in pl.parallel(0, n, ROWS):
-            for j in pl.range(0, m, COLS):
-                out[i : i + ROWS, j : j + COLS] = a[i : i + ROWS, j : j + COLS]
-                out[i : i + ROWS, m + j : m + j + COLS] = b[i : i + ROWS, j : j + COLS]
+        for i in pl.parallel(0, n, HALF_ROWS):
+            for j in pl.range(0, m, HALF):
+                out[i : i + HALF_ROWS, j : j + HALF] = a[i : i + HALF_ROWS, j : j + HALF]
+                out[i : i + HALF_ROWS, m + j : m + j + HALF] = b[i : i + HALF_ROWS, j : j + HALF]
     return out
 
 
