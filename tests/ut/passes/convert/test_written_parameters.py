@@ -11,6 +11,7 @@ from pypto.ir.opdef import Attr, OpDef, Operand, Special
 
 contract = pytest.mark.contract
 WHOLE = "t = pl.tile.load(x, [0, 0], [16, 64], [16, 64], target_memory=pl.Mem.Vec)\n"
+PIPE = "dir_mask=1, slot_size=4096, id=0)"
 # One kernel for each operator that writes a tensor; `o` is the written one.
 WRITERS = {
     "tile.store": WHOLE + "r = pl.tile.store(t, [0, 0], o)",
@@ -18,6 +19,8 @@ WRITERS = {
     "tensor.assemble": "y = pl.tensor.muls(x, 2.0)\nr = pl.tensor.assemble(o, y, [0, 0])",
     "tile.mscatter": WHOLE
     + "i = pl.tile.load(n, [0, 0], [16, 64], [16, 64], target_memory=pl.Mem.Vec)\nr = pl.tile.mscatter(t, i, o)",
+    "system.aic_initialize_pipe": "b = pl.const(0, pl.INT32)\npl.system.aic_initialize_pipe(b, b, o, " + PIPE,
+    "system.aiv_initialize_pipe": "b = pl.const(0, pl.INT32)\npl.system.aiv_initialize_pipe(b, b, o, " + PIPE,
     "tensor.expand_clone": "s = pl.tensor.slice(x3, [1, 1, 64], [0, 0, 0])\nr = pl.tensor.expand_clone(s, o3)",
 }
 # Those that write what lies on chip only.
@@ -39,7 +42,7 @@ def writers_of_tensors() -> set[str]:
 
 @contract("T028", "T029")
 def test_there_is_a_kernel_for_every_operator_that_writes_a_tensor():
-    assert writers_of_tensors() - ON_CHIP == set(WRITERS)
+    assert writers_of_tensors() - ON_CHIP == set(WRITERS) | {"system.syncall"}
     assert all(ops.get(n).channel is None for n in ON_CHIP)
 
 
@@ -49,6 +52,12 @@ def test_a_written_parameter_is_an_output(name):
     written = "o3" if name == "tensor.expand_clone" else "o"
     found = directions(raw_converted(WRITERS[name], PARAMS))
     assert found == dict.fromkeys(("x", "n", "o", "x3", "o3"), IN) | {written: OUT}
+
+
+@contract("T027", "T028")
+def test_what_blocks_meet_by_is_read_and_written():
+    f = raw_converted('pl.system.syncall(n, mode="soft")', PARAMS)
+    assert directions(f) == dict.fromkeys(("x", "o", "x3", "o3"), IN) | {"n": INOUT}
 
 
 @contract("T027")
