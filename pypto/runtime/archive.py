@@ -136,8 +136,8 @@ class _Reader:
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """The archive, open for `unpack`; OSError, SerializationError (S140) for what is no regular file."""
-    # O_NONBLOCK: opening a FIFO must not wait for a writer.
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+    # O_NONBLOCK: opening a FIFO must not wait for a writer.  An opener: the file keeps its name, which errors show.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise _refused(path, "it is not a regular file")
         yield file

@@ -82,6 +82,7 @@ def refused(path: Path, data: bytes, bound: int = 3) -> str:
         assert packed.record in [record(n=n) for n in range(3)]
         assert packed.files.items() <= {"data": b"12345", "kernel.so": b"x" * 3000}.items()
     assert caught.value.code == "S140"
+    assert str(path) in str(caught.value)
     assert len(got) <= bound
     return str(caught.value)
 
