@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from pypto.codegen.pto import module_of, symbol
 from pypto.enums import FunctionType, MemoryPlanner
-from pypto.errors import CompileError, NotSupportedError
+from pypto.errors import CompileError, InternalError, NotSupportedError
 from pypto.ir.program import Function, Program
 from pypto.ir.verify.cores import is_mixed
+from pypto.ir.verify.launched_blocks import launched_blocks
 from pypto.ir.verify.pipe_ends import pipes_started
 from pypto.passes.context import PassOptions
 from pypto.passes.pipeline import split_program
@@ -27,21 +28,38 @@ from pypto.target import chip_of
 __all__ = ["DeviceText", "assembled", "device_text", "file_name"]
 
 _ARCHITECTURES = {"a2a3": "a3", "a5": "a5"}  # as the assembler calls the chips
+_INTERNAL = "internal error: "
 _PLACE = re.compile(r' loc\("((?:[^"\\]|\\.)*)":(\d+):(\d+)\)$')
 
 
 class DeviceText(NamedTuple):
-    """Modules and refusals by kernel."""
+    """Modules by kernel, refusals, and what broke in the compiler: that hurts whoever asks for the text, and nobody else."""
 
     modules: dict[str, str]
     refused: dict[str, NotSupportedError | CompileError]
+    broken: dict[str, Exception]
 
     def shown(self) -> str:
-        """All modules, one after the other; a comment stands for a kernel that has none.  NotSupportedError if none has."""
+        """All modules, one after the other; a comment stands for a kernel that has none.
+
+        NotSupportedError if none has; InternalError if the compiler broke over one.
+        """
+        for name, e in self.broken.items():
+            raise InternalError(f"no .pto text of '{name}': {e}") from e
         if not self.modules and self.refused:
             raise next(iter(self.refused.values()))
         comments = [f"// '{name}' has no .pto form: {e.message}\n" for name, e in self.refused.items()]
         return "\n".join([*comments, *self.modules.values()])
+
+    def reasons(self) -> dict[str, str]:
+        """Why kernels have no text, without places."""
+        causes = {name: _innermost(e) for name, e in self.broken.items()}
+        internal = {name: f"{_INTERNAL}{type(e).__name__}: {e}" for name, e in causes.items()}
+        return {name: e.message for name, e in self.refused.items()} | internal
+
+
+def _innermost(e: BaseException) -> BaseException:
+    return e if e.__cause__ is None else _innermost(e.__cause__)
 
 
 def device_text(host: Program, options: PassOptions, locations: bool, whole: Program | None = None) -> DeviceText:
@@ -51,12 +69,16 @@ def device_text(host: Program, options: PassOptions, locations: bool, whole: Pro
     """
     addressed = options.memory_planner is not MemoryPlanner.PTOAS
     arch = chip_of(options.platform).name
-    made = DeviceText({}, {})
+    made, launched = DeviceText({}, {}, {}), launched_blocks(host)
     for name, functions in _kernels(host).items():
         try:
-            made.modules[name] = module_of(_told_apart(functions, whole, options), arch, addressed, locations)
+            parts = _told_apart(functions, whole, options)
+            beside = {f.name: launched[name] for f in parts if name in launched}
+            made.modules[name] = module_of(parts, arch, addressed, locations, beside)
         except (NotSupportedError, CompileError) as e:
             made.refused[name] = e
+        except Exception as e:  # native code has no part in it: it is there all the same
+            made.broken[name] = e
     return made
 
 
@@ -65,7 +87,8 @@ def _told_apart(functions: tuple[Function, ...], whole: Program | None, options:
     before = whole.get_function(functions[0].name) if whole is not None else None
     if len(functions) > 1 or before is None or before.func_type is not FunctionType.InCore or not is_mixed(before):
         return functions
-    split = split_program(Program((before,)), options)
+    assert whole is not None
+    split = split_program(whole, options, kernel=before.name)
     return tuple(f for f in split.function_list if f.is_device)
 
 

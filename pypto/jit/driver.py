@@ -22,7 +22,7 @@ from pypto.ir.program import Program
 from pypto.ir.serialization import serialize
 from pypto.jit.device_text import assembled, device_text, file_name
 from pypto.jit.request import Constant, ProgramRequest, Request, Specialized
-from pypto.jit.stages import STAYS
+from pypto.jit.stages import STAYS, TEXTLESS
 from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
 from pypto.passes.framework import Pass
@@ -161,6 +161,10 @@ def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | N
         files[STAYS] = Record(lowered.stays).encoded
     texts = device_text(lowered.host, options, False, lowered.whole)
     files |= {file_name(name): text.encode() for name, text in texts.modules.items()}
+    if reasons := texts.reasons():
+        files[TEXTLESS] = Record(reasons).encoded
+    if texts.broken and "logging" in sys.modules:
+        sys.modules["logging"].getLogger("pypto.jit.driver").error("no .pto text: %s", reasons)
     if ptoas is not None:
         files |= assembled(texts, lowered.host, lowered.whole, options, ptoas, directory)
     elif texts.modules and "logging" in sys.modules:  # where nobody imported it, nobody listens

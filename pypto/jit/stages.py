@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from pypto.ir.program import Program
     from pypto.jit.request import ProgramRequest, Request
 
-__all__ = ["STAGES", "STAYS", "Stages"]
+__all__ = ["STAGES", "STAYS", "TEXTLESS", "Stages"]
 
 STAGES = ("c", "tile_ir", "buffer_ir", "pto", "ptoas")
 STAYS = "stays.record"  # of an artifact: kernels that are not buffers, and why
+TEXTLESS = "textless.record"  # kernels without a text for the assembler, and why
 
 
 class Files(Protocol):
@@ -94,10 +95,11 @@ class Stages:
         from pypto.runtime.ptoas import ABSENT
 
         made = sorted(name for name in self._artifact.files if name.endswith(".cpp"))
-        if made:
-            return "\n".join(f"// {name}\n{self._artifact.read(name).decode(errors='replace')}" for name in made)
         texts = any(name.endswith(".pto") for name in self._artifact.files)
-        return f"// {ABSENT if texts else 'there is no .pto text to assemble'}\n"
+        shown = [f"// {name}\n{self._artifact.read(name).decode(errors='replace')}" for name in made]
+        shown += [] if made else [f"// {ABSENT if texts else 'there is no .pto text to assemble'}\n"]
+        shown += [f"// '{name}' has no .pto text: {reason}\n" for name, reason in self._reasons(TEXTLESS).items()]
+        return "\n".join(shown)
 
     def memory_map(self) -> MemoryMap:
         """What lives where in each on-chip memory, and when; it draws itself: `.text()`, `.html()`."""
@@ -110,21 +112,22 @@ class Stages:
         """For each kernel of the final program: "buffer", or "tile: " and why it is not made of buffers."""
         from pypto.enums import FunctionIRStage
 
-        stays, found = self._stays(), {}
+        stays, found = self._reasons(STAYS), {}
         for f in self.lowered.function_list:
             if f.is_device:
                 found[f.name] = "buffer" if f.ir_stage is FunctionIRStage.Buffer else f"tile: {stays[f.name]}"
         return found
 
-    def _stays(self) -> dict[str, str]:
+    def _reasons(self, record: str) -> dict[str, str]:
+        """By kernel; nothing where the artifact has no such record."""
         from pypto.runtime.record import Record
 
-        stays = Record.decode(self._artifact.read(STAYS)).parts if STAYS in self._artifact.files else {}
-        return {name: str(reason) for name, reason in stays.items()}
+        found = Record.decode(self._artifact.read(record)).parts if record in self._artifact.files else {}
+        return {name: str(reason) for name, reason in found.items()}
 
     def _commented(self, text: str) -> str:
         lines = text.split("\n")
-        for name, reason in self._stays().items():
+        for name, reason in self._reasons(STAYS).items():
             at = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"def {name}(")), None)
             while at is not None and not lines[at].lstrip().startswith("@"):
                 at -= 1

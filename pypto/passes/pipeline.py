@@ -160,13 +160,21 @@ def lower(
     return Lowered(on_device, _sharing(on_host, on_device), wholes[0])
 
 
-def split_program(whole: Program, options: PassOptions | None = None, *, level: int | None = None) -> Program:
-    """`Lowered.whole`, or some of its kernels, with each mixed kernel as a group of two; all passes behind that, as on the host.
+def split_program(
+    whole: Program, options: PassOptions | None = None, *, kernel: str | None = None, level: int | None = None
+) -> Program:
+    """`Lowered.whole`, or one of its kernels, with each mixed kernel as a group of two; all passes behind that, as on the host.
 
     NotSupportedError, at the user's line, for a kernel that cannot be told apart; CompileError for one that then does not fit.
     """
     options = effective() if options is None else options
-    return _split_stages(options).run(whole, options, level=level, verified=STRUCTURAL)
+    taken = import_module("pypto.passes.inject_gm_pipe_buffer").with_launches(whole)
+    if kernel is not None:
+        alone = taken.get_function(kernel)
+        assert alone is not None
+        taken = Program((alone,))
+    made: Program = _split_stages(options).run(taken, options, level=level, verified=STRUCTURAL)
+    return made
 
 
 @lru_cache(maxsize=8)

@@ -6,13 +6,14 @@ the program becomes its construct of text; what has none is an error that names 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pypto.codegen.pto.from_buffer import BufferText
 from pypto.codegen.pto.function import symbol
 from pypto.codegen.pto.pipes import PipeText
 from pypto.enums import FunctionIRStage
 from pypto.ir.program import Function, Program
+from pypto.ir.verify.launched_blocks import launched_blocks
 
 __all__ = ["PTOCodegen", "module_of", "symbol"]
 
@@ -27,18 +28,20 @@ class PTOCodegen:
         file and line.  NotSupportedError, at the user's line, for what has no instruction.
         """
         functions = [f for f in program.function_list if f.is_device]
-        return module_of(functions, arch, emit_tile_addr, emit_source_loc)
+        return module_of(functions, arch, emit_tile_addr, emit_source_loc, launched_blocks(program))
 
 
-def module_of(functions: Iterable[Function], arch: str, addressed: bool, locations: bool) -> str:
-    """Device functions as a module."""
+def module_of(
+    functions: Iterable[Function], arch: str, addressed: bool, locations: bool, launched: Mapping[str, int] | None = None
+) -> str:
+    """Device functions as a module; `launched`: those that several blocks run beside each other, as of `launched_blocks`."""
     lines = [f'module attributes {{pto.target_arch = "{arch}"}} {{']
     for f in functions:
-        lines += _function(f, arch, addressed, locations)
+        lines += _function(f, arch, addressed, locations, (launched or {}).get(f.name, 1))
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _function(f: Function, arch: str, addressed: bool, locations: bool) -> list[str]:
+def _function(f: Function, arch: str, addressed: bool, locations: bool, blocks: int) -> list[str]:
     if f.ir_stage is FunctionIRStage.Buffer:
         return BufferText(f, arch, locations).lines()
-    return PipeText(f, arch, locations, addressed).lines()
+    return PipeText(f, arch, locations, addressed, blocks).lines()

@@ -94,9 +94,13 @@ def elements(name: str, ins: Sequence[BufferType], outs: Sequence[BufferType], a
     return read[0].dtype
 
 
-def moves(source: BufferType, target: BufferType, arch: str) -> bool:
-    """Whether a chip moves tiles from one memory to another."""
+def moves(name: str, source: BufferType, target: BufferType, arch: str) -> bool:
+    """Whether a chip moves tiles, windows of tiles, or tiles into windows from one memory to another."""
     pair = source.memory_space, target.memory_space
+    if name == "textract":
+        return pair in _MOVES and pair != (MemorySpace.Mat, MemorySpace.Bias)
+    if name == "tinsert":
+        return pair == (MemorySpace.Acc, MemorySpace.Mat)
     return pair in _MOVES or (arch == "a5" and pair == (MemorySpace.Vec, MemorySpace.Mat))
 
 

@@ -109,7 +109,7 @@ class FunctionText(System):
                 if v not in self.values:
                     self.values[v] = add("index")
                     self.known.bound(v, _COUNT)
-        asked = {n.op.name.split(".", 1)[1] for n in walk(self.f.body) if isinstance(n, Call)} & set(_QUERIES)
+        asked = self.queries()
         if asked & set(_TOGETHER):
             asked |= set(_TOGETHER)
         for query, name in _QUERIES.items():
@@ -117,6 +117,10 @@ class FunctionText(System):
                 self.hidden[query] = Value(f"%{name}", "i32")
                 found.append(self.hidden[query])
         return found
+
+    def queries(self) -> set[str]:
+        """What the function asks of its launch."""
+        return {n.op.name.split(".", 1)[1] for n in walk(self.f.body) if isinstance(n, Call)} & set(_QUERIES)
 
     # -- tensors --
 
@@ -211,7 +215,7 @@ class FunctionText(System):
         if wrong is not None:
             what = f"{self.doing}: 'pto.{name}' takes no {wrong} elements on {self.arch}"
             raise NotSupportedError(what, span, "compute in another element type, with pl.cast before and after")
-        if name == "tmov" and not moves(read[0], written[0], self.arch):
+        if name in ("tmov", "textract", "tinsert") and not moves(name, read[0], written[0], self.arch):
             pair = f"{read[0].memory_space.name} to {written[0].memory_space.name}"
             raise NotSupportedError(f"{self.doing}: no instruction moves a tile from {pair}", span, "load or compute it anew")
         self.on_unit(unit((*read, *written)), span)

@@ -30,6 +30,7 @@ from pypto.passes.expand_mixed_kernel.sides import Side
 from pypto.passes.expand_mixed_kernel.slots import with_frees
 from pypto.passes.framework import program_pass
 from pypto.span import Span
+from pypto.target import chip_of
 
 __all__ = ["expand_mixed_kernel", "side_name"]
 
@@ -49,10 +50,11 @@ def side_name(kernel: str, core: Core) -> str:
 )
 def expand_mixed_kernel(program: Program, options: PassOptions) -> Program:
     taken = {f.name for f in program.function_list}
-    return program.with_functions(g for f in program.function_list for g in _expanded(f, taken))
+    direct = not chip_of(options.platform).pipes_through_gm
+    return program.with_functions(g for f in program.function_list for g in _expanded(f, taken, direct))
 
 
-def _expanded(f: Function, taken: set[str]) -> tuple[Function, ...]:
+def _expanded(f: Function, taken: set[str], direct: bool) -> tuple[Function, ...]:
     if f.func_type is not FunctionType.InCore or not is_mixed(f):
         return (f,)
     for core in _TYPES:
@@ -60,7 +62,7 @@ def _expanded(f: Function, taken: set[str]) -> tuple[Function, ...]:
             what = f"kernel '{f.name}' works on both cores, and '{side_name(f.name, core)}' is the name of something else"
             raise NotSupportedError(what, f.span, "call that function something else")
     owners = owners_of(f)
-    bodies = {core: without_needless(Side(f, core, owners).body(f.body)) for core in _TYPES}
+    bodies = {core: without_needless(Side(f, core, owners, direct).body(f.body)) for core in _TYPES}
     _check_known(f, bodies)
     _check_tensors(f, bodies)
     pipe = pipe_of(f, bodies[Core.CUBE])

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from pypto.enums import MemorySpace
+from pypto.enums import MemorySpace, TileLayout
 from pypto.errors import NotSupportedError
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var
+from pypto.ir.layout import box_of
 from pypto.ir.ops.lanes import GATHER, SHARD
 from pypto.ir.program import Function
-from pypto.ir.shaped import TensorType, TileType
+from pypto.ir.shaped import TensorType, TileType, const_dims
 from pypto.ir.stmt import (
     AssignStmt,
     EvalStmt,
@@ -34,6 +35,7 @@ from pypto.ir.verify.cores import Core, core_of_call, core_of_type, kind_of_call
 from pypto.ir.verify.roots import Flow
 from pypto.ir.verify.ssa import user_name
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.span import Span
 
 __all__ = ["OTHER", "Side"]
 
@@ -42,14 +44,20 @@ _PEER = {Core.CUBE: "aiv", Core.VECTOR: "aic"}
 _NAMES = {Core.CUBE: "the cube core", Core.VECTOR: "the vector core"}
 # What each core can give to a pipe.
 _GIVEN = {Core.CUBE: MemorySpace.Acc, Core.VECTOR: MemorySpace.Vec}
+# In Vec memory, the layout in which tiles lie in Mat memory.
+_AS_IN_MAT = {"target_memory": MemorySpace.Vec, "blayout": TileLayout.col_major, "slayout": TileLayout.row_major}
 
 
 class Side(SSARewriter):
-    """Rewrites a kernel's body into that of one core; `owners`: which core does what touches no tile but acts."""
+    """Rewrites a kernel's body into that of one core.
 
-    def __init__(self, f: Function, core: Core, owners: Mapping[int, Core]) -> None:
+    `owners`: which core does what touches no tile but acts.  `direct`: pipes lead into the other core's memory, and what the
+    vector core gives has to lie as it is to lie there.
+    """
+
+    def __init__(self, f: Function, core: Core, owners: Mapping[int, Core], direct: bool) -> None:
         super().__init__()
-        self.f, self.core, self.owners = f, core, owners
+        self.f, self.core, self.owners, self.direct = f, core, owners, direct
         self.roots, self.params = Flow().roots(f), set(f.params)
         self.kept: list[list[int]] = []  # positions of the values that the regions around hand out
 
@@ -110,8 +118,27 @@ class Side(SSARewriter):
             raise NotSupportedError(f"{what}: no pipe takes it from there", reader.span, "load it anew where it is read")
         split = _split(reader)
         kwargs = {"split": split} if split else {}
-        pushed = typed_call(f"tile.tpush_to_{_PEER[self.core]}", (self.expr(e),), kwargs, reader.span)
+        given = self.expr(e)
+        if self.direct and self.core is Core.VECTOR:
+            given = self._boxed(e, given, reader.span)
+        pushed = typed_call(f"tile.tpush_to_{_PEER[self.core]}", (given,), kwargs, reader.span)
         self.out.append(EvalStmt(pushed, reader.span))
+
+    def _boxed(self, e: Var, given: Expr, span: Span) -> Expr:
+        """A tile of the vector core in the layout of Mat memory."""
+        t, made = given.type, typed_call("tile.move", (given,), _AS_IN_MAT, span)
+        assert isinstance(t, TileType)
+        assert isinstance(made.type, TileType)
+        box, dims = box_of(made.type.layout, t.dtype), const_dims(t.shape[-2:])
+        if dims is not None and any(n % m for n, m in zip(dims, box, strict=True)):
+            what = (
+                f"'{user_name(e)}' is passed as {dims[0]} x {dims[1]} elements of {t.dtype}, no whole {box[0]} x {box[1]} boxes"
+            )
+            remedy = "let each lane make whole boxes: split more rows, or the columns (pl.SplitMode.LEFT_RIGHT)"
+            raise NotSupportedError(
+                f"kernel '{self.f.name}' works on both cores, and {what}: that has no .pto form", span, remedy
+            )
+        return self.let(f"{e.name_hint}_boxed", made)
 
     def _own(self, s: AssignStmt, call: Call) -> Any:
         op = ops.of(call)

@@ -336,6 +336,9 @@ class _Judge(PipeRules):
                 inside = whole is None or size is None or begin + size <= whole
                 self.need(op, inside, f"the part {begin}..{begin + (size or 0)} leaves its tensor of {whole}")
 
+    def on_pto_addptr(self, op: Op) -> None:
+        """Nothing more to judge than its types."""
+
     def on_pto_load_scalar(self, op: Op) -> None:
         self.need(op, pointer_of(op.types[0]) == op.result_types[0], "the value's type is not the element's")
 

@@ -101,11 +101,15 @@ def text_of(f: Function, addressed: bool, arch: str = "a2a3") -> str:
 
 
 class Ran(NamedTuple):
-    """The texts of the kernels that ran, why others have none (those were interpreted), and which instructions were executed."""
+    """The texts of the kernels that ran, why others have none (those were interpreted), and which instructions were executed.
+
+    `slots`: where the slots of pipes were in global memory, with the block and the group's part that has them there.
+    """
 
     texts: dict[str, str]
     refused: dict[str, NotSupportedError]
     executed: Counter[str]
+    slots: list[tuple[int, str, tuple[int, int]]]
 
 
 def run_text(program: Program, entry: str | None, args: Sequence[Any], addressed: bool, arch: str = "a2a3") -> Ran:
@@ -123,7 +127,7 @@ class _Texts(interpreter._Run):
     def __init__(self, program: Program, addressed: bool, arch: str) -> None:
         super().__init__(program, Placement.ADDRESSED if addressed else Placement.PRIVATE)
         self.addressed, self.arch = addressed, arch
-        self.ran = Ran({}, {}, Counter())
+        self.ran = Ran({}, {}, Counter(), [])
         self.parsed: dict[str, Func] = {}
 
     def enter(
@@ -140,6 +144,7 @@ class _Texts(interpreter._Run):
         machine = Machine(self.parsed[f.name], _operands(f, args), _launch(position), position.party, ends)
         machine.run()
         self.ran.executed.update(machine.executed)
+        self.ran.slots.extend((position.block, f.name, s) for s in machine.slots)
         returned = [s for s in walk(f.body) if isinstance(s, ReturnStmt)]
         sources, given = _Sources(f), dict(zip(f.params, args, strict=True))
         return tuple(given[sources.of(v)] for s in returned for v in s.value)

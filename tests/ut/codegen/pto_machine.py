@@ -88,7 +88,7 @@ class Machine(PipeMachine):
 
     def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int], party: Any = None, ends: Any = None) -> None:
         self.f, self.party, self.ends = f, party, ends
-        self.lane, self.opened, self.taken = launch[HIDDEN[2]], {}, {}
+        self.lane, self.opened, self.taken, self.slots = launch[HIDDEN[2]], {}, {}, []
         given = iter(args)
         self.values: dict[str, Any] = {n: launch[n] if n in HIDDEN else next(given) for n, _ in f.arguments}
         for name, value in list(self.values.items()):
@@ -284,6 +284,10 @@ class Machine(PipeMachine):
             if o < 0 or n <= 0 or o + n > m:
                 raise MachineError(f"the part {at} of {sizes} leaves a tensor of {whole.shape}")
         return whole[tuple(slice(o, o + n) for o, n in zip(at, sizes, strict=True))]
+
+    def on_pto_addptr(self, op: Op) -> Pointer:
+        pointer, at = (self.values[v] for v in op.operands)
+        return Pointer(pointer.array.reshape(-1)[at:])
 
     def on_pto_load_scalar(self, op: Op) -> Any:
         array, at = self._element(op.operands)

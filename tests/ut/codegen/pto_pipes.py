@@ -102,6 +102,9 @@ class PipeRules(Rules):
         self.end(op, popper, "aic" if popper == "aiv" else "aiv")
         t = self.tile_type(op, op.types[0])
         self.need(op, t.loc == ("acc" if popper == "aiv" else "vec"), f"a push out of {t.loc}")
+        as_in_mat = (t.blayout, t.slayout, t.fractal) == ("col_major", "row_major", 512)
+        self.need(op, as_in_mat or t.loc == "acc" or self.arch != "a5", "a5 copies it into mat as it lies")
+        self.need(op, t.slayout == "none_box" or t.loc == "acc" or self.arch == "a5", "boxes on their way through global memory")
         if self.extents[op.operands[0]] != (0, 0):  # one that is there for the count alone
             self.filled(op, op.operands[0])
         self.used.setdefault("cube" if t.loc == "acc" else "vector", op)
@@ -139,6 +142,7 @@ class PipeMachine:
     lane: int
     opened: dict[int, int]
     taken: dict[Channel, list[Handle]]
+    slots: list[tuple[int, int]]  # where those of its pipes are in global memory
 
     def on_pto_reserve_buffer(self, op: Op) -> int:
         return int(op.attrs.get("base", "0"))
@@ -147,7 +151,16 @@ class PipeMachine:
         return 0
 
     def initialize(self, op: Op) -> None:
-        self.opened[int(op.attrs.get("id", "0"))] = int(op.attrs["dir_mask"])
+        number, mask = int(op.attrs.get("id", "0")), int(op.attrs["dir_mask"])
+        self.opened[number] = mask
+        for name in op.groups.get("gm_slot_buffer", ()):
+            assert self.ends is not None
+            known = self.ends.cluster.queues
+            slots = sum(known[Channel(bit, number)][0].slots for bit in (1, 2) if mask & bit)
+            memory, size = self.values[name].array, slots * int(op.attrs["slot_size"])
+            if memory.nbytes < size:
+                raise MachineError(f"{size} bytes of slots in {memory.nbytes} of global memory")
+            self.slots.append((memory.ctypes.data, memory.ctypes.data + size))
 
     on_pto_aic_initialize_pipe = on_pto_aiv_initialize_pipe = initialize
 

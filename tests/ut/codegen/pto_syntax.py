@@ -308,6 +308,11 @@ def _arith(r: _Lines, op: Op, m: re.Match[str]) -> None:
         op.types[0] = "i1"
 
 
+def _moved_pointer(r: _Lines, op: Op, m: re.Match[str]) -> None:
+    op.name, op.operands, op.results = "pto.addptr", [m["a"], m["b"]], [m["result"]]
+    op.types, op.result_types = [f"!pto.ptr<{m['element']}>", "index"], [f"!pto.ptr<{m['element']}>"]
+
+
 def _event(r: _Lines, op: Op, m: re.Match[str]) -> None:
     op.name = m["op"]
     op.operands = [m["a"]] if m["a"] else []
@@ -423,6 +428,10 @@ _FORMS = [
             r"(?P<from>!pto\.tensor_view<.*?>) -> (?P<to>!pto\.partition_tensor_view<.*>)"
         ),
         _partition,
+    ),
+    (
+        re.compile(_R + rf"pto\.addptr (?P<a>{NAME}), (?P<b>{NAME}) : <(?P<element>\w+)> -> <(?P=element)>"),
+        _moved_pointer,
     ),
     (
         re.compile(_R + rf"pto\.load_scalar {_ELEMENT} -> (?P<type>\w+)"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,16 +17,19 @@ from typing import Any
 import numpy as np
 import pytest
 from pto_grammar import check
-from pto_lab import run_text, same_bits
+from pto_lab import Ran, run_text, same_bits
 
+import pypto.language as pl
+from pypto.codegen.pto import module_of
 from pypto.debug import run
 from pypto.enums import MemoryPlanner
-from pypto.errors import CompileError, NotSupportedError
+from pypto.errors import CompileError, InternalError, NotSupportedError
 from pypto.ir.program import Program
 from pypto.ir.verify.cores import is_mixed
 from pypto.jit.device_text import device_text
 from pypto.passes.context import PassOptions
 from pypto.passes.pipeline import lower, split_program
+from pypto.target import chip_of
 
 ROOT = Path(__file__).resolve().parents[3]
 F16, F32 = np.float16, np.float32
@@ -60,29 +66,165 @@ def program(kernel: Any, args: Sequence[np.ndarray]) -> Program:
     return made
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize(
-    ("name", "made"),
-    [("linear", linear(1)), ("linear", linear(50)), ("attention", attention(1, 1)), ("attention", attention(40, 100))],
-)
-def test_both_cores_together_give_the_kernels_bits(name: str, made: tuple[Any, list[np.ndarray]], planner: MemoryPlanner) -> None:
-    kernel, args = made
-    options, addressed = PassOptions(memory_planner=planner), planner is not MemoryPlanner.PTOAS
+def agree(kernel: Any, name: str, args: Sequence[np.ndarray], options: PassOptions) -> tuple[Ran, str]:
+    """The kernel in one piece, told apart, and as text, to the bit; the text, which the judge has nothing against."""
+    addressed, arch = options.memory_planner is not MemoryPlanner.PTOAS, chip_of(options.platform).name
     low = lower(program(kernel, args), options)
     split = split_program(low.whole, options)
     want, interpreted, got = ([a.copy() for a in args] for _ in range(3))
     run(low.host, name, want)
     run(split, name, interpreted)
-    same_bits(interpreted, want, f"{name} told apart, {planner.name}")
-    ran = run_text(split, name, got, addressed)
-    same_bits(got, want, f"{name} as text, {planner.name}")
+    same_bits(interpreted, want, f"{name} told apart, {options}")
+    ran = run_text(split, name, got, addressed, arch)
+    same_bits(got, want, f"{name} as text, {options}")
     assert not ran.refused
     assert ran.executed["tmatmul"] > 0
     (text,) = device_text(low.host, options, False, low.whole).modules.values()
     check(text, addressed)
     assert text.count("func.func") == 2
     assert text.count("pto.kernel_kind<cube>") == text.count("pto.kernel_kind<vector>") == 1
-    assert text == device_text(low.host, options, False, low.whole).modules[next(iter(ran.texts)).removesuffix("_aic")]
+    assert text == module_of([f for f in split.function_list if f.is_device], arch, addressed, False)
+    return ran, text
+
+
+@pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("linear", linear(1)), ("linear", linear(50)), ("attention", attention(1, 1)), ("attention", attention(40, 100))],
+)
+def test_both_cores_together_give_the_kernels_bits(
+    name: str, made: tuple[Any, list[np.ndarray]], planner: MemoryPlanner, platform: str
+) -> None:
+    _, text = agree(made[0], name, made[1], PassOptions(memory_planner=planner, platform=platform))
+    boxed = re.findall(r"pto\.tpush_to_aic.*slayout=(\w+)", text)
+    assert set(boxed) == ({"none_box" if platform == "a2a3sim" else "row_major"} if name == "attention" else set())
+
+
+def round_trip(rows: int, cols: int, mode: pl.SplitMode, explicit: bool) -> tuple[Any, list[np.ndarray]]:
+    """A product, something of it for each lane, and the product of that."""
+    A, B, C = (pl.Tensor[list(s), pl.FP32] for s in ((rows, rows), (rows, cols), (cols, cols)))
+
+    @pl.jit
+    def asked(a: A, b: B, c: C, o: pl.Out[B]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            x = pl.matmul(a, b)
+            for _ in pl.split_aiv(2, mode=mode):
+                y = pl.aic_gather(pl.exp(pl.aiv_shard(x)))
+            o[:, :] = pl.matmul(y, c)
+        return o
+
+    @pl.jit
+    def auto(a: A, b: B, c: C, o: pl.Out[B]):
+        with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.split(mode)]):
+            y = pl.exp(pl.matmul(a, b))
+            o[:, :] = pl.abs(pl.matmul(y, c))
+        return o
+
+    args = [normal(*s, seed=i) / 8 for i, s in enumerate(((rows, rows), (rows, cols), (cols, cols)))]
+    return asked if explicit else auto, [*args, np.zeros((rows, cols), F32)]
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
+@pytest.mark.parametrize("explicit", [True, False], ids=["asked", "auto"])
+@pytest.mark.parametrize("mode", [pl.SplitMode.UP_DOWN, pl.SplitMode.LEFT_RIGHT], ids=["up_down", "left_right"])
+def test_lanes_share_what_is_passed(mode: pl.SplitMode, explicit: bool, platform: str, planner: MemoryPlanner) -> None:
+    kernel, args = round_trip(32, 32, mode, explicit)
+    _, text = agree(kernel, kernel.__name__, args, PassOptions(memory_planner=planner, platform=platform))
+    code = mode.value
+    assert re.findall(r"pto\.(tp\w+).*\{split = (\d)\}", text)[:1] == [("tpush_to_aiv", str(code))]
+
+
+@pytest.mark.parametrize("explicit", [True, False], ids=["asked", "auto"])
+def test_halves_of_boxes_have_no_text_on_a5(explicit: bool) -> None:
+    kernel, args = round_trip(16, 32, pl.SplitMode.UP_DOWN, explicit)
+    agree(kernel, kernel.__name__, args, PassOptions(platform="a2a3sim"))
+    options = PassOptions(platform="a5sim")
+    low = lower(program(kernel, args), options)
+    (why,) = device_text(low.host, options, False, low.whole).refused.values()
+    assert isinstance(why, NotSupportedError)
+    assert "8 x 32 elements of fp32, no whole 16 x 8 boxes" in why.message
+    assert why.location is not None
+    assert why.location.filename == __file__
+
+
+# -- launches over blocks --
+
+M = pl.dynamic("M")
+ROWS = pl.Tensor[[M, 32], pl.FP32]
+
+
+@pl.jit
+def four_blocks(a: ROWS, o: pl.Out[ROWS]):
+    for b in pl.spmd(4):
+        o[b * 32 : b * 32 + 32, :] = pl.exp(pl.matmul(a[b * 32 : b * 32 + 32, :], a[0:32, :]))
+    return o
+
+
+@pl.jit
+def blocks_as_rows_want(a: ROWS, o: pl.Out[ROWS]):
+    for b in pl.spmd(a.shape[0] // 32):
+        o[b * 32 : b * 32 + 32, :] = pl.exp(pl.matmul(a[b * 32 : b * 32 + 32, :], a[0:32, :]))
+    return o
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("kernel", [four_blocks, blocks_as_rows_want], ids=["constant", "run time"])
+def test_each_block_passes_tiles_through_memory_of_its_own(kernel: Any, planner: MemoryPlanner) -> None:
+    args = [normal(128, 32) / 8, np.zeros((128, 32), F32)]
+    ran, text = agree(kernel, kernel.__name__, args, PassOptions(memory_planner=planner))
+    assert text.count("pto.addptr") == 2
+    by_block: dict[int, set[tuple[int, int]]] = {}
+    for block, _, place in ran.slots:
+        by_block.setdefault(block, set()).add(place)
+    assert sorted(by_block) == [0, 1, 2, 3]
+    places = sorted(place for (place,) in by_block.values())  # both cores and both lanes: one place
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(places))
+    assert {end - begin for begin, end in places} == {2 * 32 * 32 * 4}
+
+
+def test_one_block_asks_for_no_row() -> None:
+    kernel, args = linear(50)
+    ran, text = agree(kernel, "linear", args, PassOptions())
+    assert "addptr" not in text
+    assert ran.slots
+
+
+# -- what breaks --
+
+
+def test_what_breaks_hurts_who_asks_for_the_text(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Native code comes all the same, with the reason among its files; whoever wants the text gets the error."""
+
+    @pl.jit
+    def product(a: pl.Tensor[[32, 32], pl.FP32], o: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o[:, :] = pl.adds(pl.matmul(a, a), 0.8125)
+        return o
+
+    def breaks(*_: Any, **__: Any) -> Any:
+        raise InternalError("in pass ExpandMixedKernel: it broke (input in /tmp/somewhere)") from AssertionError("no such tile")
+
+    a = normal(32, 32)
+    low = lower(program(product, [a, a.copy()]), PassOptions())
+    monkeypatch.setattr("pypto.jit.device_text.split_program", breaks)
+    made = device_text(low.host, PassOptions(), True, low.whole)
+    (name,) = made.broken
+    assert (made.modules, made.refused) == ({}, {})
+    assert made.reasons() == {name: "internal error: AssertionError: no such tile"}
+    with pytest.raises(InternalError, match=f"no .pto text of '{name}': in pass ExpandMixedKernel: it broke"):
+        made.shown()
+    with caplog.at_level(logging.ERROR):
+        compiled = product.compile(a, a.copy())
+    assert "no such tile" in caplog.text
+    want, got = ([a, np.zeros((32, 32), F32)] for _ in range(2))
+    compiled(*got)
+    run(low.host, "product", want)
+    same_bits(got, want, "as native code")
+    assert f"'{name}' has no .pto text: internal error: AssertionError: no such tile" in compiled.inspect("ptoas")
+    with pytest.raises(InternalError, match="it broke"):
+        compiled.inspect("pto")
 
 
 def test_tiles_of_which_nothing_may_be_valid_are_counted_all_the_same() -> None:
@@ -121,8 +263,6 @@ def test_equal_text_in_every_process() -> None:
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_what_cannot_be_told_apart_has_no_text_and_runs(planner: MemoryPlanner) -> None:
-    import pypto.language as pl
-
     @pl.jit
     def both(a: pl.Tensor[[32, 32], pl.FP32], o: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
         with pl.at(level=pl.Level.CORE_GROUP):

@@ -12,9 +12,10 @@ from pto_lab import run_text, same_bits
 from pto_syntax import PtoError
 
 import pypto.language as pl
-from pypto.codegen.pto import module_of
+from pypto.codegen.pto import PTOCodegen, module_of
 from pypto.debug import Placement, interpret
 from pypto.enums import MemoryPlanner
+from pypto.errors import NotSupportedError
 from pypto.ir.program import Program
 from pypto.jit.device_text import device_text
 from pypto.passes.context import PassOptions
@@ -36,7 +37,7 @@ class P:
         y = pl.load(b, [0, 0], [32, 64], target_memory=pl.Mem.Mat)
         r = pl.move(y, target_memory=pl.Mem.Right)
         for i in pl.range(n):
-            x = pl.tpop_from_aiv(shape=[16, 32], dtype=pl.FP32, split=1, id=2)
+            x = pl.tpop_from_aiv(shape=[16, 32], dtype=pl.FP32, split=2, id=2)
             c = pl.matmul(pl.move(x, target_memory=pl.Mem.Left), r)
             pl.tfree_to_aiv(x)
             pl.tpush_to_aiv(c, split=2, id=2)
@@ -48,8 +49,8 @@ class P:
         pl.aiv_initialize_pipe(here, there, dir_mask=3, slot_size=4096, id=2)
         lane = pl.get_subblock_idx()
         for i in pl.range(n):
-            x = pl.load(a, [i * 16 + lane * 8, 0], [8, 32])
-            pl.tpush_to_aic(pl.add(x, x), split=1, id=2)
+            x = pl.load(a, [i * 16, lane * 16], [16, 16])
+            pl.tpush_to_aic(BOXED(pl.add(x, x)), split=2, id=2)
             t = pl.tpop_from_aic(shape=[16, 32], dtype=pl.FP32, split=2, id=2)
             LINES
             pl.tfree_to_aic(t)
@@ -66,14 +67,21 @@ class P:
 STORE = "pl.store(pl.adds(t, 1.0), [i * 16, lane * 32], o)"
 
 
-def written(lines: str = STORE, gm: bool = False) -> Program:
+BOXED = r"pl.move(\1, target_memory=pl.Mem.Vec, blayout=pl.TileLayout.col_major, slayout=pl.TileLayout.row_major)"
+
+
+def written(lines: str = STORE, gm: str | bool = "", boxed: bool | None = None, blocks: str = "") -> Program:
+    gm = "[4096]" if gm is True else gm
     text = TEXT.replace("LINES", lines.replace("\n", "\n            "))
+    text = re.sub(r"BOXED\((.*\))\),", (r"\1" if (gm if boxed is None else not boxed) else BOXED) + ",", text)
     if "tfree_to_aic(t)" in lines:
         text = text.rstrip().replace("            pl.tfree_to_aic(t)\n\n", "\n")
     if gm:
         text = text.replace("there, here, dir", "there, here, gm, dir").replace("here, there, dir", "here, there, gm, dir")
-        text = re.sub(r"(def \w+\(self, .*?)\):", r"\1, gm: pl.Out[pl.Tensor[[4096], pl.FP32]]):", text)
+        text = re.sub(r"(def \w+\(self, .*?)\):", rf"\1, gm: pl.Out[pl.Tensor[{gm}, pl.FP32]]):", text)
         text = re.sub(r"(self\.\w+\([^,)]+, .*?)\)", r"\1, gm)", text)
+    if blocks:
+        text = text.replace("        self.both(", f"        with pl.spmd({blocks}):\n            self.both(")
     return pl.parse_program(text)
 
 
@@ -119,14 +127,14 @@ def test_one_operation_for_each_operator() -> None:
         f'%here = pto.reserve_buffer {{name = "v2c", size = 8192, location = {space}<mat>, auto = false, base = 0}} -> i32',
         "pto.aic_initialize_pipe {id = 2, dir_mask = 3, slot_size = 4096} (c2v_consumer_buf = %there : i32, "
         "v2c_consumer_buf = %here : i32)",
-        "%x = pto.tpop_from_aiv {id = 2, split = 1} -> mat",
-        "pto.tfree_from_aiv {id = 2, split = 1}",
+        "%x = pto.tpop_from_aiv {id = 2, split = 2} -> mat",
+        "pto.tfree_from_aiv {id = 2, split = 2}",
         "pto.tpush_to_aiv(%c : acc) {id = 2, split = 2}",
         f'%here = pto.reserve_buffer {{name = "c2v", size = 8192, location = {space}<vec>, auto = false, base = 0}} -> i32',
         '%there = pto.import_reserved_buffer {name = "v2c", peer_func = @cube} -> i32',
         "pto.aiv_initialize_pipe {id = 2, dir_mask = 3, slot_size = 4096} (c2v_consumer_buf = %here : i32, "
         "v2c_consumer_buf = %there : i32)",
-        "pto.tpush_to_aic(%t__tmp_v0 : vec) {id = 2, split = 1}",
+        "pto.tpush_to_aic(%t__tmp_v1 : vec) {id = 2, split = 2}",
         "%t = pto.tpop_from_aic {id = 2, split = 2} -> vec",
         "pto.tfree_from_aic {id = 2, split = 2}",
     ]
@@ -163,6 +171,49 @@ def test_slots_of_a2a3_are_in_global_memory() -> None:
     text = device_text(p, PassOptions(platform="a2a3"), False).modules["both"]
     check(text, True)
     assert text.count("(gm_slot_buffer = %arg") == 2
+
+
+@pytest.mark.parametrize(
+    ("gm", "blocks", "message"),
+    [
+        ("[4096]", "2", "several blocks run 'cube' beside each other and pass tiles through one memory, 'gm'"),
+        ("[4096]", "n", "several blocks run 'cube' beside each other"),
+        ("[1, 4096]", "2", "'gm' has no row for each block"),
+        ("[2, 2047]", "2", "'gm' has no row for each block with room for all slots"),
+        ("[2, 4096]", "2", ""),
+        ("[2, 4096]", "n", ""),
+        ("[4096]", "1", ""),
+    ],
+)
+def test_blocks_do_not_share_global_memory(gm: str, blocks: str, message: str) -> None:
+    p = final(written(gm=gm, blocks=blocks), platform="a2a3")
+    made = device_text(p, PassOptions(platform="a2a3"), False)
+    if message:
+        why = made.refused["both"]
+        assert message in str(why)
+        assert why.location is not None
+        with pytest.raises(NotSupportedError, match=re.escape(message)):
+            PTOCodegen().generate(p)
+        return
+    check(made.modules["both"], True)
+    assert made.modules["both"].count("pto.addptr") == (2 if "," in gm else 0)
+    assert PTOCodegen().generate(p, emit_source_loc=False) == made.modules["both"]
+
+
+def test_tiles_of_the_vector_core_lie_as_their_way_wants_it() -> None:
+    for platform, gm, message in (("a5", False, "there they lie in boxes"), ("a2a3", True, "this one lies in boxes")):
+        p = final(written(gm=gm, boxed=gm), platform=platform)
+        why = device_text(p, PassOptions(platform=platform), False).refused["both"]
+        assert message in str(why)
+        assert why.location is not None
+
+
+def test_the_judge_knows_how_tiles_lie() -> None:
+    p = final(written(gm=True), platform="a2a3")
+    text = module(p, arch="a2a3")
+    check(text, True)
+    with pytest.raises(PtoError, match="a5 copies it into mat as it lies"):
+        check(text.replace('"a2a3"', '"a5"'), True)
 
 
 KEPT = {

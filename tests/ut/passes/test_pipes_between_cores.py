@@ -7,15 +7,16 @@ from test_expand_mixed_kernel import PARAMS, PRODUCT, call, expanded, side, whol
 
 from pypto.enums import ForKind, MemoryPlanner, MemorySpace, ParamDirection
 from pypto.errors import CompileError, NotSupportedError
-from pypto.ir.expr import Call, ConstInt
+from pypto.ir.expr import Call, ConstInt, const_index
 from pypto.ir.printer import python_print
 from pypto.ir.program import Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, flatten_to_stmts
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, flatten_to_stmts, seq
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import DEFAULT, STRUCTURAL, verify
 from pypto.passes.context import PassOptions
+from pypto.passes.inject_gm_pipe_buffer import with_launches
 from pypto.passes.pipeline import find_pass, lower, split_program
 
 VECTOR = PRODUCT + "pl.store(pl.exp(x), [0, 0], o)"
@@ -48,6 +49,33 @@ def test_global_memory_of_a_pipe_comes_from_orchestration():
     main = next(f for f in p.function_list if f.name == "main")
     made = next(s.var for s in walk(main.body) if isinstance(s, AssignStmt) and s.value.op.name == "tensor.create")
     assert call(main, "main_incore_0").args[-1] is made
+
+
+@pytest.mark.parametrize(("counts", "rows"), [((4,), "4"), ((1,), ""), ((4, 2), "k"), (("n",), "k"), ((4, "call"), "4")])
+def test_global_memory_of_a_launch_has_a_row_for_each_block(counts, rows):
+    """Also where launches differ, or only a run knows how many blocks there are, or a call is of one block."""
+    p = with_launches(whole(VECTOR))
+    kernel = next(f for f in p.function_list if f.is_device)
+    main = next(f for f in p.function_list if f.name == "main")
+    n = next(v for v in main.params if v.name_hint == "n")
+    (launch,) = [s for s in flatten_to_stmts(main.body) if kernel.name in {c.op.name for c in walk(s) if isinstance(c, Call)}]
+
+    def told(s, count):
+        blocks = {} if count == "call" else {"core_num": n if count == "n" else const_index(count)}
+        c = s.value if isinstance(s, AssignStmt) else s.expr
+        return EvalStmt(c.replace(attrs={**c.attrs, **blocks}), s.span)
+
+    body = seq([told(launch, count) for count in counts], main.body.span)
+    p = with_launches(p.with_functions(f.replace(body=body, return_types=()) if f is main else f for f in p.function_list))
+    p = apply(apply(p, "expand_mixed_kernel"), "inject_gm_pipe_buffer")
+    for kind in ("AIC", "AIV", "Group"):
+        *leading, size = side(p, kind).params[-1].type.shape
+        assert size.value == 2 * 32 * 32
+        assert [d.value if isinstance(d, ConstInt) else "k" for d in leading] == [int(x) if x.isdigit() else x for x in rows]
+    main = next(f for f in p.function_list if f.name == "main")
+    made = [s.var.type.shape for s in walk(main.body) if isinstance(s, AssignStmt) and s.value.op.name == "tensor.create"]
+    shown = [d[0].value if isinstance(d[0], ConstInt) else d[0].name_hint for d in made]
+    assert shown == ([2048] if not rows else [4] * len(counts) if rows == "4" else list(counts))
 
 
 def test_chips_that_pass_tiles_directly_need_none():
