@@ -88,7 +88,7 @@ class Machine(PipeMachine):
 
     def __init__(self, f: Func, args: Sequence[Any], launch: Mapping[str, int], party: Any = None, ends: Any = None) -> None:
         self.f, self.party, self.ends = f, party, ends
-        self.lane, self.opened, self.taken, self.slots = launch[HIDDEN[2]], {}, {}, []
+        self.lane, self.opened, self.taken, self.slots = launch.get(HIDDEN[2], 0), {}, {}, []
         given = iter(args)
         self.values: dict[str, Any] = {n: launch[n] if n in HIDDEN else next(given) for n, _ in f.arguments}
         for name, value in list(self.values.items()):
