@@ -86,7 +86,7 @@ def _setting(args: argparse.Namespace, folder: Path) -> tuple[Setting, dict[str,
     watch = Watch(machine.beat(yardsticks), alone=args.threads == 1)
     limits = machine.limits(yardsticks, seconds, watch, args.threads, args.tiny)
     about = {
-        "machine": platform.processor() or platform.machine(),
+        "machine": _processor(),
         "python": platform.python_version(),
         "compiler": command(),
         "peers": versions,
@@ -94,11 +94,21 @@ def _setting(args: argparse.Namespace, folder: Path) -> tuple[Setting, dict[str,
         "bytes_per_second": limits.bandwidth,
         "operations_per_second": limits.peak,
     }
-    print(f"python {about['python']}, threads {args.threads}; {' '.join(command())}")
+    print(f"{about['machine']}; python {about['python']}; threads {args.threads}; {' '.join(command())}")
     print("; ".join(f"{name} {version}" for name, version in versions.items()))
     print("memory: " + ", ".join(f"{b / 1e9:.1f} GB/s over {size >> 20} MiB" for size, b in limits.bandwidth.items()))
     print("peak: " + ", ".join(f"{p / 1e9:.0f} G{'flop' if k != 'i8' else 'op'}/s {k}" for k, p in limits.peak.items()) + "\n")
     return Setting(seconds, args.tiny, args.threads, peers, yardsticks, watch, limits, folder), about
+
+
+def _processor() -> str:
+    """The processor's name, as far as somebody tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor() or platform.machine()
 
 
 def _warn(results: list[Result], threads: int) -> None:

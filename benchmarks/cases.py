@@ -36,7 +36,7 @@ def _rows(rng: Rng, tiny: bool, parameters: int, operations: float) -> Data:
 
 
 def _product(rng: Rng, tiny: bool, n: int, dtype: Any, out_dtype: Any = np.float32, bias: bool = False) -> Data:
-    n = 128 if tiny else n
+    n = products.DEPTH_INT8 if tiny else n
     if dtype == np.int8:
         a, b = (aligned(rng.integers(-128, 128, (n, n)).astype(np.int8)) for _ in range(2))
     else:
@@ -143,7 +143,7 @@ def _products() -> list[Case]:
         ("FP16 1024", np.float16, "f32", "product_f16"),
     ):
         make = partial(_product, n=1024, dtype=dtype)
-        made.append(_case("products", title, products.product, make, _matmul, 3e-6, kind, function))
+        made.append(_case("products", title, products.product_half, make, _matmul, 3e-6, kind, function))
     make = partial(_product, n=1024, dtype=np.int8, out_dtype=np.int32)
     made.append(_case("products", "INT8 1024", products.product_int8, make, _matmul, 0.0, "i8", "product_i8"))
     make = partial(_product, n=1024, dtype=np.float32, bias=True)

@@ -1,18 +1,19 @@
 """Products of matrices, cut into blocks of the result that fit into the accumulator, and a linear layer.
 
-The inner extent is worked off in pieces that fit into the operands' memories: 128 x 64 FP32 each, 32 KiB.
+The inner extent is worked off in pieces of 32 KiB an operand, half of its memory, so that a chip can load the next meanwhile.
 """
 
 from __future__ import annotations
 
 import pypto.language as pl
 
-BLOCK, DEPTH = 128, 64
+BLOCK = 128
+DEPTH, DEPTH_HALF, DEPTH_INT8 = 64, 128, 256  # 32 KiB of 4, 2 and 1 bytes an element
 
 
 @pl.jit
 def product(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
-    """a @ b of FP32, FP16 or BF16, added up in FP32."""
+    """a @ b of FP32."""
     m, n = out.shape
     depth = a.shape[1]
     with pl.at(level=pl.Level.CORE_GROUP):
@@ -26,6 +27,21 @@ def product(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 
 @pl.jit
+def product_half(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    """a @ b of FP16 or BF16, added up in FP32."""
+    m, n = out.shape
+    depth = a.shape[1]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.parallel(0, m, BLOCK):
+            for j in pl.range(0, n, BLOCK):
+                acc = pl.matmul(a[i : i + BLOCK, 0:DEPTH_HALF], b[0:DEPTH_HALF, j : j + BLOCK], out_dtype=pl.FP32)
+                for k in pl.range(DEPTH_HALF, depth, DEPTH_HALF):
+                    acc = pl.matmul_acc(acc, a[i : i + BLOCK, k : k + DEPTH_HALF], b[k : k + DEPTH_HALF, j : j + BLOCK])
+                out[i : i + BLOCK, j : j + BLOCK] = acc
+    return out
+
+
+@pl.jit
 def product_int8(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
     """a @ b of INT8, added up in INT32."""
     m, n = out.shape
@@ -33,9 +49,9 @@ def product_int8(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         for i in pl.parallel(0, m, BLOCK):
             for j in pl.range(0, n, BLOCK):
-                acc = pl.matmul(a[i : i + BLOCK, 0:DEPTH], b[0:DEPTH, j : j + BLOCK], out_dtype=pl.INT32)
-                for k in pl.range(DEPTH, depth, DEPTH):
-                    acc = pl.matmul_acc(acc, a[i : i + BLOCK, k : k + DEPTH], b[k : k + DEPTH, j : j + BLOCK])
+                acc = pl.matmul(a[i : i + BLOCK, 0:DEPTH_INT8], b[0:DEPTH_INT8, j : j + BLOCK], out_dtype=pl.INT32)
+                for k in pl.range(DEPTH_INT8, depth, DEPTH_INT8):
+                    acc = pl.matmul_acc(acc, a[i : i + BLOCK, k : k + DEPTH_INT8], b[k : k + DEPTH_INT8, j : j + BLOCK])
                 out[i : i + BLOCK, j : j + BLOCK] = acc
     return out
 
