@@ -185,7 +185,7 @@ def test_the_accelerators_text_names_each_handle_once(planner, monkeypatch):
         + "w = pl.slice(t, [8, 64], [n, 0])\nr = pl.adds(pl.reshape(pl.add(w, pl.slice(u, [8, 64], [0, 0])), [16, 32]), 1.0)"
     )
     f = lowered(body + "\npl.store(pl.reshape(r, [8, 64]), [0, 0], o)", planner)
-    monkeypatch.setattr(pto, "TileText", None)
+    monkeypatch.setattr(pto, "PipeText", None)
     text = pto.PTOCodegen().generate(Program([f]), emit_tile_addr=planner is not PTOAS, emit_source_loc=False)
     found = operations(f)
     for op, name in (
