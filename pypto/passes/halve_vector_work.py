@@ -43,7 +43,8 @@ _KEEP = ("copy", "pad")  # what gives each element its own place again
 )
 def halve_vector_work(f: Function, options: PassOptions) -> Function:
     axis = _AXES.get(f.split) if f.split is not None else None
-    if axis is None or not f.is_device or not is_mixed(f):
+    # A kernel that opens regions for its lanes says itself what each of them does.
+    if axis is None or f.attrs.get("split_aiv") or not f.is_device or not is_mixed(f):
         return f
     return _Halving(axis).function(f)
 
