@@ -26,7 +26,8 @@ Extents = tuple[int, ...]
 
 
 def _outside(app: Application, what: str) -> NoReturn:
-    raise KernelBoundsError(f"{app.op.name}: {what}", app.span, "correct the index, or gather with gather_oob")
+    hint = "correct the index" + (", or say with gather_oob= what it gives" if app.op.concept == "mgather" else "")
+    raise KernelBoundsError(f"{app.op.name}: {what}", app.span, hint)
 
 
 def _check_range(app: Application, index: Array, count: int, otherwise: str) -> None:

@@ -90,8 +90,14 @@ def _check_place(x: Expressions, node: ast.AST, call: Call) -> None:
         f"Misplaced {known.level} op '{known.name}' in orchestration function '{x.frame.context.name}': "
         "it should be inside InCore block",
         node,
-        "put it under `with pl.at(level=pl.Level.CORE_GROUP):`",
+        f"put {_shown(node)} under `with pl.at(level=pl.Level.CORE_GROUP):`; what stands outside of it only loops, makes tensors "
+        "and calls kernels",
     )
+
+
+def _shown(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return f"`{text}`" if len(text) <= 60 else "it"
 
 
 # -- binding -------------------------------------------------------------------------------------------------------
@@ -171,7 +177,13 @@ def argument(x: Expressions, p: Param, node: ast.expr, op: Operation) -> Any:
         return need_constant(x, value, node, f"'{p.name}' of {op.spelling}")
     if isinstance(value, (tuple, list)):
         what = f"'{p.name}' must be a tensor, a tile or a scalar, got a list"
-        _refuse(x, node, op, what, "pass the values one by one, without brackets")
+        numbers = all(is_number(v) or scalar_dtype(v) is not None for v in value)
+        hint = (
+            f"a list is no tensor: pass an array, with a parameter {p.name}: pl.Tensor[[1, {len(value)}], pl.INT32]"
+            if numbers
+            else "pass the values one by one, without brackets"
+        )
+        _refuse(x, node, op, what, hint)
     e = x.frame.expr(value, node)
     return x.frame.plain(e, node) if isinstance(e.type, ScalarType) else e
 

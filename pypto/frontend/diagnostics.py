@@ -33,7 +33,7 @@ def fail_at(kind: type[Error], message: str, source: Source, node: ast.AST, hint
     raise error_at(kind, message, source, node, hint, note)
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """A hint naming the known word that `word` was probably meant to be."""
-    found = difflib.get_close_matches(word, list(known), n=1)
+def closest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """A hint naming the known word that `word` was probably meant to be; `likeness` is between 0 and 1."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f"did you mean '{found[0]}'?" if found else None

@@ -97,7 +97,8 @@ class Expressions(Evaluator):
         if getattr(base, "__name__", "") == "pypto.language":
             called = self.calling is not None and node is self.calling.func
             if called and self.calling is not None:
-                hint = self._instead(node.attr, self.calling, default=hint)
+                near = closest(node.attr, [n for n in names if callable(getattr(base, n))], likeness=0.75)
+                hint = self._instead(node.attr, self.calling, default=near or known_names(names))
             kind = InvalidOperationError if called else ParserTypeError
             self.fail(kind, f"Unknown operation '{text}'" if called else f"Unknown name '{text}'", node, hint)
         super().no_attribute(base, node)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.frontend.constants import INSTEAD
+from pypto.frontend.recipes import RECIPES, in_domain
 from pypto.ir import ops
 from pypto.ir.ops.rules import number_form
 from pypto.ir.shaped import ShapedType, TensorType, TileType
@@ -175,10 +176,12 @@ def _where(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> 
     a, b = (rest[0].inner, rest[1].inner) if len(rest) == 2 else ("a", "b")
     if x.tile or any(o.tile for o in rest):
         return f"write pl.sel({x.text}, {a}, {b}, tmp); tmp is a scratch tile, pl.create_tile([1, 32], dtype=pl.UINT8)"
-    return (
-        f"the comparison of tensors is 1 or 0 for each element: m = {x.text}, then m * {a} + (1 - m) * {b}; "
-        "tiles are selected by pl.sel"
-    )
+    chosen = f"m * {in_domain(a, 'm', '(1 - m)')} + (1 - m) * {in_domain(b, '(1 - m)', 'm')}"
+    return f"the comparison of tensors is 1 or 0 for each element: m = {x.text}, then {chosen.removesuffix(_NOTHING)}; {_FINITE}"
+
+
+_NOTHING = " + (1 - m) * 0.0"
+_FINITE = "what is not chosen must be finite, as 0 * NaN is NaN; tiles, from pl.load, are selected whatever they hold, by pl.sel"
 
 
 def _axes(x: Operand, rest: Sequence[Operand], keywords: Mapping[str, str]) -> str:
@@ -243,6 +246,7 @@ _RULES: dict[str, Rule] = {
     "where": _where,
     **dict.fromkeys(("power", "pow"), lambda x, rest, keywords: power(x, rest[0] if rest else Operand("2", None))),
     "square": _fixed("write {i} * {i}"),
+    **{name: _fixed(text) for name, text in RECIPES.items()},
     "sigmoid": _fixed("write 1.0 / (pl.exp(-{i}) + 1.0)"),
     "tanh": _fixed("write 1.0 - 2.0 / (pl.exp({i} * 2.0) + 1.0)"),
     "expm1": _fixed("write pl.exp({x}) - 1.0"),
@@ -306,6 +310,7 @@ def choice(x: Operand, test: str) -> str:
     by_element = (
         f"choose by element with pl.maximum, pl.minimum, or pl.sel({test}, x, y, tmp)"
         if x.tile
-        else f"choose by element with pl.maximum, pl.minimum, or m = {test}, which is 1 or 0: m * x + (1 - m) * y"
+        else "choose by element with pl.maximum, pl.minimum, or by arithmetic, "
+        f"m = {test}, which is 1 or 0: m * x + (1 - m) * y, where {_FINITE}"
     )
     return f"{by_element}; or test one element, pl.read({x.text}, indices)"

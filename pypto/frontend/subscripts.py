@@ -7,9 +7,9 @@ Windows have positive extents and stay within the data where that is known; a sc
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
+from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend import calls
 from pypto.frontend.constants import describe, index_hint
 from pypto.frontend.values import dim_text, type_text
@@ -41,7 +41,7 @@ def read(x: Expressions, node: ast.Subscript, base: Expr) -> Expr:
     assert isinstance(t, ShapedType)
     axes = _axes(x, node, t)
     if len(axes) == len(t.shape) and not any(isinstance(a, ast.Slice) for a in axes):
-        indices = tuple(_index(x, a, t, i) for i, a in enumerate(axes))
+        indices = tuple(_index(x, a, t, i, node.value) for i, a in enumerate(axes))
         return calls.build(x, node, "", "read", {"x": base, "indices": indices}, ParserSyntaxError)
     w = window(x, node, t, axes)
     if isinstance(t, TileType):
@@ -78,7 +78,7 @@ def window(x: Expressions, node: ast.Subscript, t: ShapedType, axes: list[ast.ex
     dropped: list[int] = []
     for i, a in enumerate(axes):
         if not isinstance(a, ast.Slice):
-            offset.append(as_dims((_index(x, a, t, i),))[0])
+            offset.append(as_dims((_index(x, a, t, i, node.value),))[0])
             shape.append(const_index(1))
             dropped.append(i)
             continue
@@ -91,14 +91,31 @@ def window(x: Expressions, node: ast.Subscript, t: ShapedType, axes: list[ast.ex
     return Window(tuple(offset), tuple(shape), tuple(dropped))
 
 
-def _index(x: Expressions, node: ast.expr, t: ShapedType, axis: int) -> Any:
-    value = calls.index(x, x.value(node), node)
+def _index(x: Expressions, node: ast.expr, t: ShapedType, axis: int, of: ast.expr) -> Any:
+    given = x.value(node)
+    if isinstance(given, Expr) and isinstance(given.type, ShapedType):
+        _refuse_many(x, node, given.type, t, of)
+    value = calls.index(x, given, node)
     _not_negative(x, value, node, axis)
     size = const_dim(t.shape[axis])
     if type(value) is int and size is not None and value >= size:
         what = f"index {value} reads past the end of dimension {axis} (extent {size})"
         x.fail(ParserSyntaxError, what, node, index_hint(size))
     return value
+
+
+def _refuse_many(x: Expressions, node: ast.expr, index: ShapedType, t: ShapedType, of: ast.expr) -> NoReturn:
+    """A tensor or tile as an index, which numpy takes."""
+    name, numbers = ast.unparse(of), ast.unparse(node)
+    what = f"an extent, offset or index must be an integer, got {type_text(index)}"
+    if isinstance(t, TileType):
+        hint = "elements of a tile by index: pl.tile.gather(t, indices, tmp); one element: pl.read(t, [i, j])"
+    else:
+        if isinstance(index, TensorType):
+            zeros = ", ".join("0" for _ in index.shape)
+            numbers = f"pl.load({numbers}, [{zeros}], [{', '.join(map(dim_text, index.shape))}])"
+        hint = f'rows by their numbers: pl.mgather({name}, {numbers}, "row"), a tile with one row for each INT32 number'
+    x.fail(InvalidOperationError, what, node, hint)
 
 
 def _not_negative(x: Expressions, value: Any, node: ast.AST, axis: int) -> None:
@@ -175,29 +192,35 @@ def write(x: Expressions, node: ast.Subscript, base: Expr, value: Any, value_nod
         name = ast.unparse(node.value)
         indices = ", ".join(map(ast.unparse, axes))
         x.fail(UnsupportedFeatureError, "an element cannot be assigned", node, f"use pl.write({name}, [{indices}], value)")
-    source = _source(x, t, value, value_node)
+    source = _source(x, node, t, value, value_node)
     w = window(x, node, t, axes)
     source = _fit(x, node, t, w, source)
     return calls.build(x, node, "", "assemble", {"target": base, "source": source, "offset": w.offset}, ParserSyntaxError)
 
 
-def _source(x: Expressions, t: ShapedType, value: Any, node: ast.expr) -> Expr:
+def _source(x: Expressions, target: ast.Subscript, t: ShapedType, value: Any, node: ast.expr) -> Expr:
     kind = "tensor" if isinstance(t, TensorType) else "tile"
-    if isinstance(value, Expr) and isinstance(value.type, type(t)):
+    to, text = ast.unparse(target), ast.unparse(node)
+    if isinstance(value, Expr) and isinstance(value.type, ShapedType) and isinstance(value.type, type(t)):
+        if isinstance(t, TensorType) and value.type.dtype is not t.dtype:
+            what = f"{to} holds elements of {t.dtype}, the value assigned to it has elements of {value.type.dtype}"
+            x.fail(ParserSyntaxError, what, node, f"convert them: {to} = pl.cast({text}, pl.{t.dtype.name})")
         return value
     if isinstance(value, Expr):
         got = "ScalarType" if isinstance(value.type, ScalarType) else type(value.type).__name__
     else:
         got = "ScalarType" if isinstance(value, (int, float)) else describe(value)
-    hint = _SOURCE.get(got, f"assign a {kind}")
-    x.fail(ParserTypeError, f"Subscript-write source must also be a {kind}, got {got}", node, hint)
+    name = ast.unparse(target.value)
+    hint = {
+        "ScalarType": f"fill it: {to} = pl.full([<extents>], dtype=pl.{t.dtype.name}, value={text}); one element: "
+        f"pl.write({name}, [<indices>], {text})",
+        "TileType": f"store the tile: {name} = pl.store({text}, [<offsets>], {name})",
+        "TensorType": f"load the tensor first: pl.load({text}, [<offsets>], [<extents>])",
+    }.get(got, f"assign a {kind}")
+    x.fail(ParserTypeError, f"Subscript-write source must also be a {kind}, got {got}{_KINDS.get(got, '')}", node, hint)
 
 
-_SOURCE = {
-    "ScalarType": "use pl.full or pl.expands for a constant",
-    "TileType": "store a tile with pl.store(tile, offsets, tensor)",
-    "TensorType": "load the tensor with pl.load first",
-}
+_KINDS = {"ScalarType": ", a number", "TileType": ", a tile", "TensorType": ", a tensor"}
 
 
 def _fit(x: Expressions, node: ast.Subscript, t: ShapedType, w: Window, source: Expr) -> Expr:

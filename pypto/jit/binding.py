@@ -6,14 +6,14 @@ kernel named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from types import FunctionType
 from typing import Any
 
 from pypto.errors import ArgumentTypeError
 from pypto.frontend.source import Source
 
-__all__ = ["Binder"]
+__all__ = ["Binder", "option_hint"]
 
 
 class Binder:
@@ -31,9 +31,23 @@ class Binder:
         except TypeError as e:
             from inspect import signature
 
-            form = f"call it as {self.name}{signature(self._stub)}"
+            form = (
+                option_hint(kwargs, tuple(signature(self._stub).parameters)) or f"call it as {self.name}{signature(self._stub)}"
+            )
             raise ArgumentTypeError(f"@pl.jit function '{self.name}': {e}", hint=form, code="A101") from None
         return bound
+
+
+def option_hint(given: Iterable[str], parameters: Collection[str]) -> str | None:
+    """Where the first keyword that is no parameter belongs, if it says how to run."""
+    from pypto.runtime.run_config import FIELDS
+
+    unknown = next((name for name in given if name not in parameters), None)
+    if unknown not in FIELDS:
+        return None
+    return f"give the call config=RunConfig({unknown}=...), from pypto.runtime" + (
+        ", or work in `with PassContext(platform=...):`, from pypto.passes" if unknown == "platform" else ""
+    )
 
 
 def _stub(source: Source) -> Callable[..., Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, overload
 
-from pypto.errors import NotSupportedError
+from pypto.errors import ArgumentTypeError, NotSupportedError
 from pypto.frontend.source import capture
+from pypto.jit.binding import option_hint
 from pypto.jit.function import JITFunction
 from pypto.jit.helper import JITHelper
 
@@ -17,7 +18,8 @@ def _refuse(decorator: str, options: dict[str, Any], allowed: tuple[str, ...]) -
     for name in options:
         if name not in allowed:
             takes = ", ".join(f"{a}=" for a in allowed) or "no options"
-            raise TypeError(f"@{decorator} got an unexpected keyword argument '{name}'; it takes {takes}")
+            hint = option_hint((name,), ()) or f"@{decorator} takes {takes}"
+            raise ArgumentTypeError(f"@{decorator} got an unexpected keyword argument '{name}'; it takes {takes}", hint=hint)
 
 
 class _HelperDecorator:

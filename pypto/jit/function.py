@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pypto.errors import Error, ParserSyntaxError
+from pypto.errors import ArgumentTypeError, Error, ParserSyntaxError
 from pypto.frontend.depth import REMEDY
 from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
@@ -222,6 +222,9 @@ class JITFunction:
 
         The text for the assembler, "pto", needs no C compiler, and no arguments where the annotations say all.
         """
+        if not isinstance(stage, str):
+            what = f"inspect() takes the name of a stage first, got {type(stage).__name__}"
+            raise ArgumentTypeError(what, hint=f'{self.__name__}.inspect("c", ...); also "tile_ir", "buffer_ir", "pto", "ptoas"')
         if stage == "pto" and (args or kwargs or self._last is None):
             from pypto.jit.inspection import pto_text
 

@@ -16,6 +16,7 @@ from pypto.errors import ArgumentTypeError, ArgumentValueError, ParserTypeError
 from pypto.frontend.signatures import Parameter, dynamic_dims, signature
 from pypto.frontend.source import Source
 from pypto.frontend.specialization import Argument, ScalarArg, TensorArg
+from pypto.jit.binding import option_hint
 from pypto.language import annotations as forms
 from pypto.language.symbols import DynVar
 from pypto.runtime.plan import KernelPlan, Param, ScalarParam, TensorParam
@@ -217,7 +218,8 @@ def from_signature(
         if all(p.name != name for p in parameters):
             what = f"@pl.jit function '{function}': {function}() got an unexpected keyword argument '{name}'"
             names = ", ".join(p.name for p in parameters)
-            raise ArgumentTypeError(what, hint=f"its parameters are {names}", code="A101")
+            hint = option_hint((name,), ()) or f"its parameters are {names}"
+            raise ArgumentTypeError(what, hint=hint, code="A101")
     for p in parameters:
         if p.kind == "scalar":
             value = given.get(p.name, defaults.get(p.name, _MISSING))

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
-from pypto.errors import ArgumentTypeError
+from pypto.errors import ArgumentTypeError, ConfigError
+from pypto.target.chip import PLATFORMS
 
 __all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "Captured", "PassContext", "PassOptions", "capture", "effective"]
 
@@ -59,6 +60,9 @@ class PassContext:
         if not isinstance(memory_planner, MemoryPlanner):
             what = f"memory_planner must be a passes.MemoryPlanner, got {memory_planner!r}"
             raise ArgumentTypeError(what, hint=f"passes.MemoryPlanner.{MemoryPlanner.PYPTO.name}, for example")
+        if platform not in PLATFORMS:
+            what = f"platform must be one of {', '.join(PLATFORMS)}, got {platform!r}"
+            raise ConfigError(what, hint='PassContext(platform="a2a3sim")')
         self.instruments = tuple(instruments) if isinstance(instruments, Iterable) else (instruments,)
         if not all(hasattr(i, "run_after_pass") for i in self.instruments):
             what = f"instruments must be a list of passes.PassInstrument, got {instruments!r}"

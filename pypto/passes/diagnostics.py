@@ -21,7 +21,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Submit, Var
 from pypto.ir.opdef import Special
 from pypto.ir.program import Program
-from pypto.ir.shaped import TileType, const_dim
+from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.ir.stmt import (
     AssignStmt,
     EvalStmt,
@@ -176,6 +176,35 @@ def _dropped_write(program: Program) -> Iterator[Diagnostic]:
                 yield _warning("OutParamWriteDropped", text, s)
 
 
+def _replaced_unseen(program: Program) -> Iterator[Diagnostic]:
+    """Tensor parameters, not marked as outputs, whose name goes to a new value before anything reads or writes the array."""
+    for f in program.function_list:
+        plain = {
+            p
+            for p, d in zip(f.params, f.param_directions, strict=True)
+            if d is ParamDirection.In and isinstance(p.type, TensorType)
+        }
+        for s in _certain(f.body):
+            unseen = plain - set(used_vars(s.value if isinstance(s, AssignStmt) else s))
+            if isinstance(s, AssignStmt) and s.var in unseen and isinstance(s.value, Call) and not _writes(s):
+                name = user_name(s.var)
+                text = (
+                    f"'{name} = …' names a new value: the array that is passed as '{name}' is neither read nor written; "
+                    f"write '{name}[:] = …', and annotate it with pl.Out"
+                )
+                yield _warning("OutParamWriteDropped", text, s)
+            plain = unseen - {s.var} if isinstance(s, AssignStmt) else unseen
+
+
+def _certain(body: Stmt | None) -> Iterator[Stmt]:
+    """The statements of a body in order; those of scopes one by one, conditionals and loops as they are."""
+    for s in flatten_to_stmts(body):
+        if isinstance(s, ScopeStmt):
+            yield from _certain(s.body)
+        else:
+            yield s
+
+
 def _never_written(program: Program) -> Iterator[Diagnostic]:
     """Outputs that nothing in their function writes: their caller finds what was there before."""
     flow = Flow(program)
@@ -193,6 +222,7 @@ def _never_written(program: Program) -> Iterator[Diagnostic]:
 
 def _outputs(program: Program) -> Iterator[Diagnostic]:
     yield from _dropped_write(program)
+    yield from _replaced_unseen(program)
     yield from _never_written(program)
 
 

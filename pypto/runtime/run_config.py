@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pypto.enums import MemoryPlanner
-from pypto.errors import ArgumentTypeError, NotSupportedError
+from pypto.errors import ArgumentTypeError, ConfigError, NotSupportedError
 from pypto.target.chip import PLATFORMS
 
-__all__ = ["RunConfig", "checked"]
+__all__ = ["FIELDS", "RunConfig", "checked"]
 
 _CAPTURES = ("enable_chip_swimlane", "enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
 _INSTEAD = {
@@ -38,7 +38,7 @@ class RunConfig:
     `"a5"` are devices, for which `lower`, `inspect` and `generate` work and a compilation is a ToolchainError.
     memory_planner: None leaves the choice to the PassContext.  rtol, atol: for comparisons of a test harness.  device_id,
     aicpu_thread_num and the ring sizes describe a device's runtime and do not matter to a host.
-    ValueError for a value out of its domain; NotSupportedError for a field that this version has no effect for.
+    ConfigError for a value out of its domain; NotSupportedError for a field that this version has no effect for.
     """
 
     platform: str = "a2a3sim"
@@ -71,9 +71,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.platform not in PLATFORMS:
-            raise ValueError(f"platform must be one of {', '.join(PLATFORMS)}, got {self.platform!r}")
+            what = f"platform must be one of {', '.join(PLATFORMS)}, got {self.platform!r}"
+            raise ConfigError(what, hint='RunConfig(platform="a2a3sim")')
         if self.memory_planner is not None and not isinstance(self.memory_planner, MemoryPlanner):
-            raise TypeError(f"memory_planner must be a passes.MemoryPlanner or None, got {self.memory_planner!r}")
+            what = f"memory_planner must be a passes.MemoryPlanner or None, got {self.memory_planner!r}"
+            raise ArgumentTypeError(what, hint=f"passes.MemoryPlanner.{MemoryPlanner.PYPTO.name}, for example")
         for name in _CAPTURES:
             if getattr(self, name):
                 raise NotSupportedError(f"RunConfig({name}=...) captures on a device", hint="kernels run on the host here")
@@ -82,6 +84,9 @@ class RunConfig:
                 raise NotSupportedError(f"RunConfig({name}=...) has no effect in this version", hint=instead)
         for name, least in (("ring_task_window", 4), ("ring_heap", 1024), ("ring_dep_pool", 4)):
             _check_ring(name, getattr(self, name), least)
+
+
+FIELDS = frozenset(f.name for f in fields(RunConfig))
 
 
 def checked(config: object) -> RunConfig:
@@ -99,10 +104,11 @@ def _check_ring(name: str, value: int | Sequence[int] | None, least: int) -> Non
     several = isinstance(value, Sequence)
     sizes = list(value) if isinstance(value, Sequence) else [value]
     if several and len(sizes) != 4:
-        raise ValueError(f"{name} takes one size or a list of 4, got {len(sizes)}")
+        raise ConfigError(f"{name} takes one size or a list of 4, got {len(sizes)}", hint=f"RunConfig({name}={least})")
     for size in sizes:
         if several and size == 0:
             continue  # the default of that ring
         power = name != "ring_dep_pool"
         if not least <= size < 1 << 31 or (power and size & (size - 1)):
-            raise ValueError(f"{name} must be {'a power of two ' if power else ''}from {least} on, got {size}")
+            what = f"{name} must be {'a power of two ' if power else ''}from {least} on, got {size}"
+            raise ConfigError(what, hint=f"RunConfig({name}={least})")

@@ -25,7 +25,8 @@ __all__ = ["HANDLERS"]
 
 _HEADER = "pypto_index.h"
 _INDEX = {DataType.INT32: "i32", DataType.INT16: "i16"}
-_FAULT = "the index {0} leads to no valid element\ncorrect the index, or say with gather_oob= what it gives"
+_FAULT = "the index {0} leads to no valid element\ncorrect the index"
+_OR = ", or say with gather_oob= what it gives"
 
 
 def _bits(v: View) -> str:
@@ -42,9 +43,8 @@ def _routine(
     op: OpDef,
     span: Span,
 ) -> None:
-    b.items.append(
-        Routine(function, _HEADER, dst, sources, numbers, reads, ("bounds", f"{op.concept}: {_FAULT}"), op.concept, span)
-    )
+    fault = f"{op.concept}: {_FAULT}{_OR if op.concept == 'mgather' else ''}"
+    b.items.append(Routine(function, _HEADER, dst, sources, numbers, reads, ("bounds", fault), op.concept, span))
 
 
 def _covered(b: TileBuilder, read: TileType, rect: TileType, span: Span) -> None:

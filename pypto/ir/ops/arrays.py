@@ -38,7 +38,17 @@ def _create(s: Site) -> Type:
     try:
         return ArrayType(s.kwargs["dtype"], extent.value)
     except ValueError as e:
-        s.reject(str(e), "pl.array.create(4, pl.INT32)")
+        s.reject(str(e), _created(extent.value, s.kwargs["dtype"]))
+
+
+def _created(extent: int, dtype: DataType) -> str:
+    """What to write instead of an array that there is not; floats have a tile."""
+    if not dtype.is_float():
+        return f"pl.array.create({max(extent, 1)}, pl.INT32)"
+    block = 32 // dtype.get_byte()
+    whole = (max(extent, 1) + block - 1) // block * block
+    tile = f"pl.tile.full([1, {whole}], dtype=pl.{dtype.name}, value=0.0)"
+    return f"floats are kept in a tile, h = {tile}, that pl.read(h, [0, i]) and pl.write(h, [0, i], value) read and change"
 
 
 def _get(s: Site) -> Type:

@@ -11,8 +11,8 @@ from pypto.ir.expr import ConstInt, Expr, MakeTuple
 from pypto.ir.opdef import Dsl, DslContext, OpRejected, Param
 from pypto.ir.ops.gather_compare import compare_columns
 from pypto.ir.ops.gathers import COALESCE, OOB
-from pypto.ir.ops.rules import is_scalar, level_of
-from pypto.ir.shaped import ShapedType, TileType, as_dims
+from pypto.ir.ops.rules import is_scalar, level_of, shape_text
+from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims
 
 __all__ = ["DSL"]
 
@@ -104,6 +104,10 @@ def _word(name: str, value: Any, words: tuple[str, ...]) -> int:
 def _mgather(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
     if isinstance(a["mem"].type, TileType):
         _refuse("pl.mgather: the first operand must be a tensor, got a tile", "pl.tile.gather takes elements of a tile")
+    if isinstance(a["idx"].type, TensorType):
+        extents = shape_text(a["idx"].type.shape)
+        hint = f"load it: pl.mgather(mem, pl.load(idx, [{', '.join('0' for _ in a['idx'].type.shape)}], {extents}), ...)"
+        _refuse("pl.mgather: the index must be a tile, got a tensor", hint)
     kwargs: dict[str, Any] = {"coalesce": _word("coalesce", a["coalesce"], COALESCE)}
     mode = _word("gather_oob", a["gather_oob"], OOB)
     if mode:

@@ -55,7 +55,7 @@ class _Definitions(ScopedWalk):
         self.reported.add(v)
         name = user_name(v)
         inner = f" at line {v.span.begin_line}" if v.span.is_valid() else ""
-        hint = f"give '{name}' a value before the branch or loop that sets it{inner}: after it, the name may have none"
+        hint = f"'{name}' gets its value in a branch or loop{inner} that may not run: give it a value before, or in the other arm"
         found = _finding(_SCOPE, f"Variable '{name}' used outside its defining scope", at.span)
         self.found.append(found._replace(hint=hint))
 

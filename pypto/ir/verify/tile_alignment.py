@@ -7,16 +7,16 @@ not judged; tiles in fractal layouts must be whole boxes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pypto.enums import MemorySpace, TileLayout
 from pypto.ir import ops
-from pypto.ir.expr import Call, Var
+from pypto.ir.expr import Call, Expr, MakeTuple, Var
 from pypto.ir.layout import box_of
 from pypto.ir.opdef import OpDef, Special
 from pypto.ir.program import Function, Program
-from pypto.ir.shaped import TileType, const_dims
+from pypto.ir.shaped import ShapedType, TileType, const_dim, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.ssa import user_name
@@ -47,8 +47,50 @@ def misaligned_tiles(f: Function) -> list[Misaligned]:
                 wrong = _wrong_line(n.var.type)
                 if wrong is not None:
                     span = n.value.span if n.value.span.is_valid() else n.span
-                    found.append(Misaligned(n.var, f"{_called(n.var)} {wrong[0]}", wrong[1], span))
+                    made = {
+                        s.var: s.value for s in _statements(f.body) if isinstance(s, AssignStmt) and isinstance(s.value, Call)
+                    }
+                    hint = _of_rows(n.var, n.value, made) or wrong[1] + _of_tensor(n.value, wrong.legal, made)
+                    found.append(Misaligned(n.var, f"{_called(n.var)} {wrong[0]}", hint, span))
     return found
+
+
+def _of_tensor(load: Call, legal: list[int], made: Mapping[Var, Call]) -> str:
+    """The same for who writes tensors and no tiles: a window that takes what there is of it."""
+    if load.op.name == "tile.reshape" and isinstance(load.args[0], Var):
+        load = made.get(load.args[0], load)
+    if load.op.name != "tile.load":
+        return ""
+    tensor, offset = load.args[0], load.args[1]
+    if not isinstance(tensor, Var) or not isinstance(offset, MakeTuple) or not isinstance(tensor.type, ShapedType):
+        return ""
+    rank = len(tensor.type.shape)
+    at = ["i" if (n := const_dim(e)) is None else str(n) for e in offset.elements]
+    window, place = ", ".join(map(str, legal[-rank:])), ", ".join(at)
+    return (
+        f"; on tensors, y = pl.slice({user_name(tensor)}, [{window}], [{place}], clamp=True) takes what there is of the window, "
+        f"and out = pl.assemble(out, y, [{place}]) writes it"
+    )
+
+
+def _of_rows(tile: Var, load: Call, made: Mapping[Var, Call]) -> str:
+    """What to write for a list of rows that a scatter_update takes; nothing for any other tile."""
+    work = [c.args[3] for c in made.values() if c.op.name == "tile.scatter" and len(c.args) > 3]
+    seen: set[Expr] = set()
+    while work:
+        e = work.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e is tile and load.op.name == "tile.load" and isinstance(load.args[0], Var):
+            index = user_name(load.args[0])
+            return (
+                f"a list of rows has whole blocks of {BLOCK_BYTES // 4} numbers: repeat the last one, with its row of src, or "
+                f"write row by row, x = pl.assemble(x, src[j : j + 1, :], [pl.read({index}, [0, j]), 0]) in a loop over j"
+            )
+        if isinstance(e, Var) and e in made:
+            work += made[e].args
+    return ""
 
 
 def _statements(body: Stmt | None) -> Iterator[Stmt]:
@@ -72,7 +114,13 @@ def _keeps_lines(op: OpDef) -> bool:
     return window or op.reuses is not None
 
 
-def _wrong_line(t: TileType) -> tuple[str, str] | None:
+class _Wrong(NamedTuple):
+    message: str
+    hint: str
+    legal: list[int]
+
+
+def _wrong_line(t: TileType) -> _Wrong | None:
     dims = const_dims(t.shape)
     if dims is None or len(dims) != 2:
         return None
@@ -87,14 +135,15 @@ def _wrong_line(t: TileType) -> tuple[str, str] | None:
     legal = (extent + step - 1) // step * step
     shape = [dims[0], legal] if by_row else [legal, dims[1]]
     what = f"of shape {list(dims)} and type {t.dtype} has {line}s of {extent * bits // 8} bytes"
-    return (
+    return _Wrong(
         f"{what}; on-chip memory works in blocks of {BLOCK_BYTES} bytes",
         f"the next legal shape is {shape}: load tiles with {legal} {'columns' if by_row else 'rows'}, and say with valid_shape= "
         f"that {extent} hold data",
+        shape,
     )
 
 
-def _wrong_box(t: TileType, dims: tuple[int, ...]) -> tuple[str, str] | None:
+def _wrong_box(t: TileType, dims: tuple[int, ...]) -> _Wrong | None:
     rows, cols = box_of(t.layout, t.dtype)
     if dims[0] % rows == 0 and dims[1] % cols == 0:
         return None
@@ -103,9 +152,10 @@ def _wrong_box(t: TileType, dims: tuple[int, ...]) -> tuple[str, str] | None:
     remedy = f"say what is data with valid_shape={list(dims)}"
     if t.memory_space is MemorySpace.Acc:
         remedy = "create it so, say with valid_shape= how much of the operands is data, and write the sum with pl.assemble"
-    return (
+    return _Wrong(
         f"of shape {list(dims)} and type {t.dtype} is not made of whole {rows} x {cols} boxes of {space} memory",
         f"the next legal shape is {legal}; {remedy}",
+        legal,
     )
 
 

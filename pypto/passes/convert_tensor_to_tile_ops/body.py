@@ -167,7 +167,7 @@ class BodyConverter(ProductConverter):
             raise CompileError(
                 f"'{e.name_hint}' is used as a whole, but its shape is known only at run time",
                 self.span,
-                f"work on windows of a fixed shape in a loop: pl.slice({e.name_hint}, [<rows>, <cols>], [i * <rows>, 0])",
+                f"work on windows of a fixed shape in a loop: {_window(e.name_hint, len(t.shape))}",
                 code="C021",
             )
         size = physical_bytes(t.dtype, t.dims)
@@ -175,7 +175,7 @@ class BodyConverter(ProductConverter):
             raise CompileError(
                 f"'{e.name_hint}' is used as a whole: {size} bytes, but {where.name} memory holds {limit} bytes",
                 self.span,
-                f"work on windows of it in a loop: pl.slice({e.name_hint}, [<rows>, <cols>], [i * <rows>, 0])",
+                f"work on windows of it in a loop: {_window(e.name_hint, len(t.shape))}",
                 code="C020",
             )
 
@@ -377,3 +377,10 @@ def _vector_values(f: Function, flow: GmFlow) -> list[Var]:
         elif isinstance(n, IfStmt):
             found += n.return_vars
     return [v for v in found if isinstance(v.type, TensorType) and not flow.is_gm(v)]
+
+
+def _window(name: str, rank: int) -> str:
+    """A window of a tensor in a loop, and what becomes of it."""
+    if rank != 2:
+        return f"t = pl.slice({name}, [<extents>], [<offsets>], clamp=True), and pl.assemble(out, ..., [<offsets>])"
+    return f"t = pl.slice({name}, [<rows>, <cols>], [i * <rows>, 0], clamp=True), and pl.assemble(out, ..., [i * <rows>, 0])"

@@ -11,7 +11,7 @@ import pypto.language as pl
 from pypto import ir
 from pypto.cli.main import main
 from pypto.enums import FunctionIRStage, MemoryPlanner
-from pypto.errors import ConfigError, ToolchainError
+from pypto.errors import ArgumentTypeError, ConfigError, ToolchainError
 from pypto.passes import PassContext
 from pypto.runtime import RunConfig
 
@@ -126,10 +126,41 @@ def test_what_is_generated(platform, planner, tmp_path):
 
 
 def test_unknown_platforms_are_no_devices():
-    with pytest.raises(ValueError, match="platform must be one of a2a3sim, a2a3, a5sim, a5"):
-        RunConfig(platform="a6")
-    with PassContext(platform="a6"), pytest.raises(ConfigError, match="unknown platform 'a6'"):
-        k(X, X.copy())
+    for made in RunConfig, PassContext:
+        with pytest.raises(ConfigError, match="platform must be one of a2a3sim, a2a3, a5sim, a5") as caught:
+            made(platform="a6")
+        assert caught.value.hint == f'{made.__name__}(platform="a2a3sim")'
+
+
+@pytest.mark.parametrize("way", ["__call__", "compile", "lower", "generate"])
+def test_a_platform_that_is_given_as_an_argument(way):
+    with pytest.raises(ArgumentTypeError, match="'platform'") as caught:
+        getattr(k, way)(X, X.copy(), platform="a5sim")
+    assert "config=RunConfig(platform=...)" in caught.value.hint
+    assert "PassContext(platform=...)" in caught.value.hint
+
+
+def test_a_platform_that_a_decorator_gets():
+    with pytest.raises(ArgumentTypeError, match=r"@pl.jit got an unexpected keyword argument 'platform'") as caught:
+        pl.jit(platform="a2a3")
+    assert "config=RunConfig(platform=...)" in caught.value.hint
+    with pytest.raises(ArgumentTypeError, match=r"it takes level=") as caught:
+        pl.jit.incore(size=3)
+    assert "level=" in caught.value.hint
+
+
+def test_fields_of_a_configuration_that_have_no_such_value():
+    for field in {"ring_heap": 3}, {"ring_task_window": [4, 4]}, {"ring_dep_pool": 0}:
+        with pytest.raises(ConfigError, match=next(iter(field))):
+            RunConfig(**field)
+    with pytest.raises(ArgumentTypeError, match="memory_planner"):
+        RunConfig(memory_planner="pypto")
+
+
+def test_arrays_where_a_stage_belongs():
+    with pytest.raises(ArgumentTypeError, match="name of a stage first, got ndarray") as caught:
+        k.inspect(X, X.copy())
+    assert 'k.inspect("c", ...)' in caught.value.hint
 
 
 @devices

@@ -27,6 +27,12 @@ STORED = "pl.store(x, [0, 0], o)"
 GIVEN = "pl.write(o, [0, 0], x)"
 OUTSIDE = "compute it outside of the kernel, and use the result as a global"
 ON_A_TILE = "pl.read(pl.exp(pl.expands(pl.create_tile([1, 8], dtype=pl.FP32), s)), [0, 0])"
+ROWS = "r = pl.load(c, [0], [8])"
+BY_ROW = 'pl.mgather(a, r, "row")'
+FLOATS = (
+    "h = pl.tile.full([1, 8], dtype=pl.FP32, value=0.0)\npl.write(h, [0, 3], 2.0)\nx = pl.read(h, [0, 3])\npl.write(o, [0, 0], x)"
+)
+FILLED = "o[:] = pl.full([16, 64], dtype=pl.FP32, value=0.0)"
 NAMES = {
     "np": np,
     "math": math,
@@ -122,6 +128,23 @@ OPERATORS = [
 ]
 REFUSED = [(UnsupportedFeatureError, r) for r in (*FUNCTIONS, *METHODS, *OPERATORS)] + [
     (InvalidOperationError, ("x = pl.sum(a)", "pl.row_sum(a) for one value per row", "pl.sum", "")),
+    (InvalidOperationError, ("x = pl.attention(a)", "examples/flash_attention.py", "pl.attention", "")),
+    (InvalidOperationError, ("x = pl.topk(a, 4)", "examples/top_k.py", "pl.topk", "")),
+    (InvalidOperationError, ("x = pl.ad(a, b)", "did you mean 'add'?", "pl.ad(", "x = pl.add(a, b)\no[:] = x")),
+    (InvalidOperationError, ("x = pl.lineage(a, b)", "docs/operators.md", "pl.lineage(", "")),
+    (
+        InvalidOperationError,
+        ("o[:] = pl.gather(a, -1, [0, 1, 2])", "a list is no tensor: pass an array, with a parameter index", "[0, 1, 2]", ""),
+    ),
+    (InvalidOperationError, ("x = a[c]", 'pl.mgather(a, pl.load(c, [0], [8]), "row")', "c", f"{ROWS}\nx = {BY_ROW}\n{STORED}")),
+    (InvalidOperationError, ("x = a[c, :]", 'pl.mgather(a, pl.load(c, [0], [8]), "row")', "c, :", "")),
+    (InvalidOperationError, (f"{TILES}{ROWS}\nx = t[r]", "pl.tile.gather(t, indices, tmp)", "r", "")),
+    (InvalidOperationError, ('x = pl.mgather(a, c, "row")', "pl.load(idx, [0], [8])", "pl.mgather", "")),
+    (InvalidOperationError, ("h = pl.array.create(5, pl.FP32)", "pl.tile.full([1, 8], dtype=pl.FP32", "pl.array", FLOATS)),
+    (InvalidOperationError, ("h = pl.array.create(0, pl.INT32)", "pl.array.create(1, pl.INT32)", "pl.array", "")),
+    (ParserSyntaxError, ("o[:] = pl.cast(a, pl.FP16)", "o[:] = pl.cast(pl.cast(a, pl.FP16), pl.FP32)", "pl.cast(", "")),
+    (ParserTypeError, (TILES + "o[:] = t", "store the tile: o = pl.store(t, [<offsets>], o)", "t", "")),
+    (ParserTypeError, ("o[:] = 0.0", "o[:] = pl.full([<extents>], dtype=pl.FP32, value=0.0)", "0.0", FILLED)),
     (InvalidOperationError, (NUMBER + "x = pl.abs(s)", "for a number, write pl.max(x, -x)", "pl.abs(s)", "")),
     (InvalidOperationError, (NUMBER + "x = pl.maximum(s, s)", "use pl.max", "pl.maximum", NUMBER + "x = pl.max(s, s)\n" + GIVEN)),
     (ParserTypeError, (TILES + "if t > 0:\n    pass", "pl.sel(t > 0, x, y, tmp); or test one element, pl.read(t", "t > 0", "")),
