@@ -13,8 +13,8 @@ from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeErr
 from pypto.frontend import calls
 from pypto.frontend.constants import describe, index_hint
 from pypto.frontend.values import dim_text, type_text
-from pypto.ir import arith
-from pypto.ir.expr import Expr, const_index
+from pypto.ir import arith, ops
+from pypto.ir.expr import Call, Expr, const_index
 from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims
 from pypto.ir.types import ArrayType, ScalarType
 
@@ -204,7 +204,7 @@ def _source(x: Expressions, target: ast.Subscript, t: ShapedType, value: Any, no
     if isinstance(value, Expr) and isinstance(value.type, ShapedType) and isinstance(value.type, type(t)):
         if isinstance(t, TensorType) and value.type.dtype is not t.dtype:
             what = f"{to} holds elements of {t.dtype}, the value assigned to it has elements of {value.type.dtype}"
-            x.fail(ParserSyntaxError, what, node, f"convert them: {to} = pl.cast({text}, pl.{t.dtype.name})")
+            x.fail(ParserSyntaxError, what, target, _converted(to, value, node, f"pl.{t.dtype.name}"))
         return value
     if isinstance(value, Expr):
         got = "ScalarType" if isinstance(value.type, ScalarType) else type(value.type).__name__
@@ -218,6 +218,16 @@ def _source(x: Expressions, target: ast.Subscript, t: ShapedType, value: Any, no
         "TensorType": f"load the tensor first: pl.load({text}, [<offsets>], [<extents>])",
     }.get(got, f"assign a {kind}")
     x.fail(ParserTypeError, f"Subscript-write source must also be a {kind}, got {got}{_KINDS.get(got, '')}", node, hint)
+
+
+def _converted(to: str, value: Expr, node: ast.expr, dtype: str) -> str:
+    """What to write for a value of another dtype: a product makes the dtype that is wanted, anything else is cast."""
+    known = ops.of(value) if isinstance(value, Call) else None
+    if isinstance(node, ast.Call) and known is not None and "out_dtype" in known.attrs:
+        keywords = [k for k in node.keywords if k.arg != "out_dtype"]
+        wanted = ast.keyword("out_dtype", ast.parse(dtype, mode="eval").body)
+        return f"a product makes them: {to} = {ast.unparse(ast.Call(node.func, node.args, [*keywords, wanted]))}"
+    return f"convert them: {to} = pl.cast({ast.unparse(node)}, {dtype})"
 
 
 _KINDS = {"ScalarType": ", a number", "TileType": ", a tile", "TensorType": ", a tensor"}

@@ -201,17 +201,30 @@ def linear(e: Expr, value_of: dict[Var, Expr] | None = None, exact: bool = False
     exact: integers narrower than an index are opened too, as if they never wrapped.
     """
     known = _integer if exact else _index
+    added: list[tuple[Expr, int]] = []
+    while True:  # down a chain of sums, which may be as long as a program
+        if value_of and isinstance(e, Var) and e in value_of:
+            e = value_of[e]
+        elif isinstance(e, scalar.Cast) and _index(e) and known(e.operand):
+            e = e.operand
+        elif isinstance(e, (scalar.Add, scalar.Sub)) and known(e):
+            added.append((e.right, 1 if isinstance(e, scalar.Add) else -1))
+            e = e.left
+        else:
+            break
+    form = _term(e, value_of, exact)
+    for right, sign in reversed(added):
+        form = form.plus(linear(right, value_of, exact), sign)
+    return form
+
+
+def _term(e: Expr, value_of: dict[Var, Expr] | None, exact: bool) -> Linear:
+    """The linear form of what is no sum."""
+    known = _integer if exact else _index
     if isinstance(e, ConstInt):
         return Linear(e.value, [])
     if isinstance(e, ConstBool):
         return Linear(int(e.value), [])
-    if value_of and isinstance(e, Var) and e in value_of:
-        return linear(value_of[e], value_of, exact)
-    if isinstance(e, scalar.Cast) and _index(e) and known(e.operand):
-        return linear(e.operand, value_of, exact)
-    if isinstance(e, (scalar.Add, scalar.Sub)) and known(e):
-        sign = 1 if isinstance(e, scalar.Add) else -1
-        return linear(e.left, value_of, exact).plus(linear(e.right, value_of, exact), sign)
     if isinstance(e, scalar.Mul) and known(e):
         x, y = linear(e.left, value_of, exact), linear(e.right, value_of, exact)
         if not x.terms or not y.terms:

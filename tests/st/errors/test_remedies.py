@@ -142,7 +142,7 @@ REFUSED = [(UnsupportedFeatureError, r) for r in (*FUNCTIONS, *METHODS, *OPERATO
     (InvalidOperationError, ('x = pl.mgather(a, c, "row")', "pl.load(idx, [0], [8])", "pl.mgather", "")),
     (InvalidOperationError, ("h = pl.array.create(5, pl.FP32)", "pl.tile.full([1, 8], dtype=pl.FP32", "pl.array", FLOATS)),
     (InvalidOperationError, ("h = pl.array.create(0, pl.INT32)", "pl.array.create(1, pl.INT32)", "pl.array", "")),
-    (ParserSyntaxError, ("o[:] = pl.cast(a, pl.FP16)", "o[:] = pl.cast(pl.cast(a, pl.FP16), pl.FP32)", "pl.cast(", "")),
+    (ParserSyntaxError, ("o[:] = pl.cast(a, pl.FP16)", "o[:] = pl.cast(pl.cast(a, pl.FP16), pl.FP32)", "o[:]", "")),
     (ParserTypeError, (TILES + "o[:] = t", "store the tile: o = pl.store(t, [<offsets>], o)", "t", "")),
     (ParserTypeError, ("o[:] = 0.0", "o[:] = pl.full([<extents>], dtype=pl.FP32, value=0.0)", "0.0", FILLED)),
     (InvalidOperationError, (NUMBER + "x = pl.abs(s)", "for a number, write pl.max(x, -x)", "pl.abs(s)", "")),
