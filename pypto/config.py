@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from pypto.errors import ConfigError
 
-__all__ = ["ALL", "Option", "environment", "settings", "size_in_bytes", "under"]
+__all__ = ["ALL", "Option", "check", "environment", "settings", "size_in_bytes", "under"]
 
 T = TypeVar("T")
 # The options that another process sent along with its work; None: those of this process.
@@ -142,6 +142,12 @@ WARNING_LEVEL = Option(
 )
 
 ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))
+
+
+def check() -> None:
+    """ConfigError for an option that is set to what it cannot be, whether or not anything has asked for it yet."""
+    for option in ALL:
+        option.get()
 
 
 def settings() -> dict[str, str]:

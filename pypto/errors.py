@@ -231,7 +231,7 @@ class SerializationError(Error, ValueError):
 
 
 class ConfigError(Error, ValueError):
-    """An option or environment variable with a value outside its domain."""
+    """An environment variable, or a field of RunConfig or PassContext, with a value outside its domain."""
 
     code = "O000"
 

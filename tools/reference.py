@@ -135,8 +135,9 @@ def options() -> str:
         [
             "# Options\n",
             _NOTE,
-            "Environment variables, read when a kernel is specialized or built. A value outside the domain is an error "
-            "naming the variable. “Key” marks those that are part of an artifact's identity.\n",
+            "Environment variables, read when a kernel is specialized or built. A value outside the domain is a `ConfigError` "
+            "naming the variable, at the first call or compilation of a kernel, whether or not "
+            "that needs it. “Key” marks those that are part of an artifact's identity.\n",
             _table(["variable", "default", "meaning", "key"], rows),
         ]
     )
@@ -153,7 +154,10 @@ def error_pages() -> str:
             "# Errors\n",
             _NOTE,
             "Every error that a user can cause is a `pypto.Error` with a stable `code`, the place in the user's source where "
-            "there is one, and what to write instead. `InternalError` is a defect of pypto and not an `Error`.\n",
+            "there is one, and what to write instead. Classes of calls, options and run time are also the Python exception "
+            "that one would expect (`ArgumentTypeError` is a `TypeError`, `ArgumentValueError`, `ConfigError` and `CompileError` "
+            "are `ValueError`s, `KernelBoundsError` is an `IndexError`). `InternalError` is a defect of pypto and "
+            "not an `Error`.\n",
             "## Classes\n",
             _table(["code", "class", "meaning"], sorted(rows)),
             "## Codes of single findings\n",

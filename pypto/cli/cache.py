@@ -76,9 +76,13 @@ def _show(a: argparse.Namespace, facts: dict[str, Any], lines: Iterable[str]) ->
 
 
 def _list(a: argparse.Namespace) -> None:
-    rows = [row for entry in _store().entries() for row in (_row(entry),) if a.all or row["kind"] in ("kernel", "damaged")]
+    everything = [_row(entry) for entry in _store().entries()]
+    rows = [row for row in everything if a.all or row["kind"] in ("kernel", "damaged")]
+    more = len(everything) - len(rows)
     rows = [row for row in rows if not a.kernel or row["kernel"] in a.kernel]
     lines = [f"{r['digest'][:_SHORT]}  {_bytes(r['size']):>9}  {_ago(r['last_used'])}  {r['kernel'] or r['kind']}" for r in rows]
+    if more:
+        lines.append(f"and {more} that kernels share, or that belong to this installation: --all")
     _show(a, {"artifacts": rows}, lines or ["no artifacts"])
 
 

@@ -198,7 +198,7 @@ def _why_not(packed: Packed, target: Target) -> tuple[str, bool]:
     except SerializationError:
         return "of another version of pypto", True
     if kind == "compiler" and target.toolchain is not None:
-        return "this machine has a compiler of its own", False
+        return "what the exporter knew of its C compiler, of use only where there is none; no kernel is lost", False
     return why, bool(why) and kind in ("kernel", "note")
 
 

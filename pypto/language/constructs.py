@@ -75,9 +75,10 @@ def optimizations(*entries: Any) -> None:
 
 
 def parallel(*bounds: Any, init_values: Sequence[Any] = ()) -> None:
-    """`for i in pl.parallel(start, stop, step):` a `pl.range` whose iterations are independent; they run in order on a host.
+    """`for i in pl.parallel(start, stop, step):` a `pl.range` whose iterations are independent.
 
-    `break` and `continue` are not possible.
+    On a host, threads share iterations that are proved apart (PYPTO_NUM_THREADS says how many), any others run in order; results
+    are the same to the bit.  `break` and `continue` are not possible.
     """
 
 

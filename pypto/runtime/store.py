@@ -432,7 +432,8 @@ def _check_room(directory: str) -> None:
 
 
 def default_store() -> Store:
-    """The store that the options of this moment name; one object for equal options."""
+    """The store that the options of this moment name; one object for equal options.  ConfigError for any wrong option."""
+    config.check()
     store = Store()
     return _stores.setdefault((store.root, store.mode), store)
 

@@ -77,7 +77,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--strategy", choices=["Default"], default="Default", help="the pass pipeline; there is one")
     group.addoption("--memory-planner", choices=list(_PLANNERS), default="default", help="for cases that name none")
     group.addoption("--kernels-dir", metavar="DIR", help="keep artifacts in this directory")
-    group.addoption("--save-kernels", action="store_true", help="keep artifacts, in build_output/ without --kernels-dir")
+    group.addoption(
+        "--save-kernels", action="store_true", help="keep artifacts, in build_output/ of pytest's rootdir without --kernels-dir"
+    )
     group.addoption("--dump-passes", action="store_true", help="keep the program after each pass beside the artifacts")
     group.addoption("--codegen-only", action="store_true", help="compile only: cases pass without any numbers")
     group.addoption("--precompile-workers", type=int, metavar="N", default=0, help="compile cases ahead, in N processes")

@@ -119,7 +119,7 @@ def test_the_error_of_the_guide_is_the_error_of_its_kernel(tmp_path: Path) -> No
 
 def test_the_memory_of_the_guide_is_the_chip_s() -> None:
     limit = chip_of(PassOptions().platform).capacity[pl.Mem.Vec]
-    assert f"{limit} bytes of Vec on a2a3, the default platform" in " ".join(TEXTS["docs/language.md"].split())
+    assert f"{limit} bytes of Vec on a2a3sim, the default platform" in " ".join(TEXTS["docs/language.md"].split())
 
 
 @pl.jit

@@ -28,3 +28,16 @@ def test_options_that_were_sent_along(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [config.CACHE.get()] == ["off"]
     with config.under({"PYPTO_CACHE": "maybe"}), pytest.raises(ConfigError, match="PYPTO_CACHE='maybe'"):
         config.CACHE.get()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("PYPTO_NUM_THREADS", "abc"), ("PYPTO_NUM_THREADS", "-3"), ("PYPTO_EMIT_PTO_LOC", "maybe")]
+)
+def test_an_option_that_nothing_needs_is_an_error_all_the_same(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first call of a kernel, though that uses neither threads nor texts."""
+    from pypto.runtime.store import default_store
+
+    default_store()
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ConfigError, match=f"{name}='{text}'"):
+        default_store()

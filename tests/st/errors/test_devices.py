@@ -182,3 +182,17 @@ def test_the_command_line(platform, tmp_path, capsys):
     assert ran.out == ""
     assert f"error[T130]: platform '{platform}' is a device" in ran.err
     assert f"platform '{platform}sim'" in ran.err
+
+
+@pytest.mark.parametrize("way", ["__call__", "compile"])
+def test_an_option_that_is_wrong(way, monkeypatch):
+    monkeypatch.setenv("PYPTO_NUM_THREADS", "-3")
+
+    @pl.jit
+    def fresh(x: T, o: pl.Out[T]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o[:] = x
+        return o
+
+    with pytest.raises(ConfigError, match="PYPTO_NUM_THREADS='-3': expected a positive number"):
+        getattr(fresh, way)(X, X.copy())
