@@ -182,7 +182,10 @@ class TileOperations(FunctionText):
                 what = (
                     f"{self.doing}: an operand of which nothing may be valid, while something of the result is, has no .pto form"
                 )
-                raise NotSupportedError(what, span, "guard it with `if n > 0`, n being what is valid")
+                hint = (
+                    "end the loop over blocks at the tensor's own extent, asked inside of the kernel: pl.range(0, x.shape[1], n)"
+                )
+                raise NotSupportedError(what, span, f"{hint}; or guard it with `if n > 0`, n being what is valid")
 
     def product(self, op: OpDef, s: Matmul, var: Var | None, c: Call, span: Span) -> None:
         """A product into its accumulator; a run-time choice between a new sum and the old one is a branch."""

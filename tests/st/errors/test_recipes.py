@@ -5,9 +5,16 @@ import warnings
 
 import numpy as np
 import pytest
-from errors_kit import arrays, kernel, out, refused
+from errors_kit import arrays, kernel, module, out, refused
 
-from pypto.errors import CompileError, InvalidOperationError, KernelBoundsError, PyptoWarning, VerificationError
+from pypto.errors import (
+    CompileError,
+    InvalidOperationError,
+    KernelBoundsError,
+    NotSupportedError,
+    PyptoWarning,
+    VerificationError,
+)
 
 UNARY = "a: pl.Tensor, o: pl.Out[pl.Tensor]"
 
@@ -146,3 +153,32 @@ def test_a_name_that_may_have_no_value(opening, tmp_path):
     k = kernel(tmp_path, f"{opening}\n    y = a * 2.0\no[:] = y", text)
     e = refused(k, (a, 4, o), VerificationError, "Variable 'y' used outside its defining scope", piece="o[:] = y")
     assert "'y' gets its value in a branch or loop at line 6 that may not run" in e.hint
+
+
+# -- a text for the assembler --------------------------------------------------------------------------------------
+
+OPEN = """
+K = pl.dynamic("K")
+
+@pl.jit
+def k(a: pl.Tensor[[32, K], pl.FP32], b: pl.Tensor[[K, 32], pl.FP32], o: pl.Out[pl.Tensor[[32, 32], pl.FP32]]):
+    n = a.shape[1]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tensor([32, 32], dtype=pl.FP32)
+        for p in pl.range(0, END, 32):
+            x, y = pl.slice(a, [32, 32], [0, p], clamp=True), pl.slice(b, [32, 32], [p, 0], clamp=True)
+            acc = pl.matmul_acc(acc, x, y, init_cond=(p == 0))
+        o[:] = acc
+    return o
+"""
+
+
+def test_a_loop_to_an_open_extent(tmp_path):
+    """What is handed into the kernel is any number; the extent that it asks for is the tensor's."""
+    args = np.ones((32, 48), np.float32), np.ones((48, 32), np.float32), out(32, 32)
+    with pytest.raises(NotSupportedError, match="of which nothing may be valid") as caught:
+        module(tmp_path, OPEN.replace("END", "n")).k.inspect("pto", *args)
+    assert "pl.range(0, x.shape[1], n)" in caught.value.hint
+    k = module(tmp_path, OPEN.replace("END", "a.shape[1]")).k
+    assert "pto.tmatmul" in k.inspect("pto", *args)
+    assert (k(*args) == 48).all()
