@@ -221,6 +221,7 @@ class Routine(NamedTuple):
     that the function does not write keep their values, or it reads them.  `fault`: a kind and a message; the function then
     returns `PP_FINE`, or the number that the message shows.  `rects`: of each source, the rows and columns that are read, where
     they are known to be a rectangle and the function takes the source by any strides as fast as a copy would be made.
+    `written`: the rows and columns of `dst` of which every element is written, where they are known to be a rectangle.
     """
 
     function: str
@@ -233,6 +234,7 @@ class Routine(NamedTuple):
     name: str
     span: Span
     rects: tuple[tuple[Expr, Expr], ...] = ()
+    written: tuple[Expr, Expr] | None = None
 
 
 class ScalarDef(NamedTuple):

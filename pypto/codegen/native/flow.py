@@ -111,7 +111,7 @@ def written_rect(op: Compute) -> tuple[Expr, Expr] | None:
         return None if op.mask else (op.rows, op.cols)
     if isinstance(op, ReduceOp):
         return (op.rows, _ONE) if op.spec.axis == 1 else (_ONE, op.cols)
-    return None
+    return op.written if isinstance(op, Routine) else None
 
 
 def covers(outer: tuple[Expr, Expr], inner: tuple[Expr, Expr]) -> bool:

@@ -64,7 +64,7 @@ def matmul(
     numbers = (*extents, fresh)
     rows, depth, cols = extents
     rects = ((rows, depth), (depth, cols))
-    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", _HEADER, dst, (a, b), numbers, keeps, None, name, span, rects)
+    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", _HEADER, dst, (a, b), numbers, keeps, None, name, span, rects, (rows, cols))
 
 
 def _fresh(form: Matmul, call: Call) -> Expr:

@@ -49,6 +49,7 @@ class Intervals:
         self.storage = Storage(f)
         live = self.storage.live
         self.selected = bool(f.attrs.get("buffer_ir_selected"))
+        self._forms: dict[Var, tuple[bool, frozenset[object]]] = {}
         self.all: list[Interval] = []
         for s in flatten_to_stmts(f.body):
             if not isinstance(s, AssignStmt) or not isinstance(s.value, Call) or s.value.op.name != "tile.alloc":
@@ -96,7 +97,14 @@ class Intervals:
 
     def _compatible(self, a: Interval, b: Interval) -> bool:
         """A buffer whose valid extents change at run time has one descriptor: it shares only with its like."""
-        tiles = [v.type for i in (a, b) for v in self.storage.members[i.base] if isinstance(v.type, TileType)]
-        if not any(is_dynamic(t) for t in tiles):
-            return True
-        return a.size == b.size and len({(t.dims, t.dtype, t.layout) for t in tiles}) == 1
+        (changes, forms), (also, others) = self._forms_of(a), self._forms_of(b)
+        return not (changes or also) or (a.size == b.size and len(forms | others) == 1)
+
+    def _forms_of(self, a: Interval) -> tuple[bool, frozenset[object]]:
+        """Whether extents of the tiles in an allocation can change, and what they look like; every pair asks."""
+        known = self._forms.get(a.base)
+        if known is None:
+            tiles = [v.type for v in self.storage.members[a.base] if isinstance(v.type, TileType)]
+            known = any(is_dynamic(t) for t in tiles), frozenset((t.dims, t.dtype, t.layout) for t in tiles)
+            self._forms[a.base] = known
+        return known
