@@ -162,15 +162,25 @@ class _Walk:
         self.state.update((a, Missing(ALWAYS) if b is not None else None) for a, b in zip(s.iter_args, begins, strict=True))
         self.body(s.body)
         y = last_yield(s.body)
-        ends = [self.of(v) for v in y.value] if y is not None else [None] * len(begins)
+        yielded = y.value if y is not None else ()
         inside = {*defined_vars(s.body), *s.iter_args, *((s.loop_var,) if isinstance(s, ForStmt) else ())}
-        ends = [_outside(e, inside) for e in ends]
-        own = [y is not None and y.value[i] is a for i, a in enumerate(s.iter_args)]
+        ends = [_outside(self.of(v), inside) for v in yielded]
+        own = [v is a for v, a in zip(yielded, s.iter_args, strict=False)]
         made = [_through(s, b, e, o) for b, e, o in zip(begins, ends, own, strict=False)]
-        if any(within is not None for within, _ in made):
-            self.reads = known
+        # What a trip leaves in one carry may be what it found in another, which a later trip finds written.
+        several = sum(b is not None for b in begins) > 1
+        made = [(_UNKNOWN, _UNKNOWN) if several and _depends(e) else m for m, e in zip(made, ends, strict=True)]
+        lasting = [e is not None and e.always and not o for e, o in zip(ends, own, strict=True)]
+        while any(within is not None for within, _ in made):
+            self.reads = dict(known)
             self.state.update((a, within) for a, (within, _) in zip(s.iter_args, made, strict=False))
             self.body(s.body)
+            left = [self.of(v) for v in yielded]
+            broken = [c and (e is None or not e.always) for c, e in zip(lasting, left, strict=True)]
+            if not any(broken):
+                break
+            made = [(_UNKNOWN, _UNKNOWN) if b else m for m, b in zip(made, broken, strict=True)]
+            lasting = [c and not b for c, b in zip(lasting, broken, strict=True)]
         self.state.update((r, behind) for r, (_, behind) in zip(s.return_vars, made, strict=False))
 
 
@@ -179,6 +189,11 @@ def _outside(state: State, inside: set[Var]) -> State:
     if state is None or state.when is None or not any(v in inside for v in walk(state.when)):
         return state
     return _UNKNOWN
+
+
+def _depends(state: State) -> bool:
+    """Whether storage is undefined under a condition only."""
+    return state is not None and not state.always
 
 
 def _joined(condition: Expr, then: State, other: State) -> State:

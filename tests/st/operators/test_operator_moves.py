@@ -22,7 +22,7 @@ Array = Any
 D = DataType
 SHAPE = ROWS, COLUMNS = 32, 96
 # Storage as printed programs name it; nobody writes it.
-UNWRITTEN = frozenset({"tile.alloc", "tensor.alloc"})
+UNWRITTEN = frozenset({"tile.alloc", "tensor.alloc", "tile.expect_written"})
 # Tiles in boxes, halves of lanes, pipes between cores, random words: test_matmul.py, programs/test_vector_lanes.py, the tests of
 # pipes and test_operator_random.py have them.
 ELSEWHERE = frozenset(

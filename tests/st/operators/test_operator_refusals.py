@@ -115,7 +115,6 @@ REFUSALS = [
     ("INT32", "pl.tri(pl.tensor.dim(x, 0), [8, 64])", ("index", "pl.cast")),
     ("INT32", "pl.fillpad_expand(a, [8, 32])", ("smaller", "[8, 64]")),
     ("INT32", "pl.fillpad_expand(a, [8, 64], pad_value=pl.PadValue.null)", ("null", "pl.PadValue.zero")),
-    ("INT32", "pl.random(1, 2, 3, 4, 5, 6, [8, 64])", ("pl.random", "not supported")),
 ]
 
 
