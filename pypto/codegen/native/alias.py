@@ -7,7 +7,7 @@ lane, and different iterations of every enclosing loop keep to different element
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pypto.codegen.native.access import ForItem, View
 from pypto.codegen.native.emit import Touch
@@ -18,7 +18,7 @@ from pypto.ir.shaped import const_dim
 
 __all__ = ["exact_alias_is_safe"]
 
-Values = Mapping[Var, Expr]
+Values = dict[Var, Expr]
 
 
 def exact_alias_is_safe(reader: Sequence[Touch], writer: Sequence[Touch], values: Values) -> bool:
@@ -72,7 +72,7 @@ def _axis_of(loop: ForItem, v: View, values: Values, others: frozenset[Var]) -> 
 def _coefficient(e: Expr, v: Var, values: Values, others: frozenset[Var]) -> int | None:
     """The constant factor of `v` in a linear expression whose other terms stay as they are; None where `e` is none."""
     factor = 0
-    for atom, c in arith.linear(e, dict(values)).terms:
+    for atom, c in arith.linear(e, values).terms:
         if atom is v:
             factor = c
         elif not steady(atom, v, values, others):

@@ -7,18 +7,19 @@ along one axis; of on-chip memory, no trip reads what another one wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pypto.codegen.native.access import ArrayOp, Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
 from pypto.codegen.native.emit import Touch
 from pypto.codegen.native.flow import Block, Nested, Run, live_in, writes
-from pypto.ir import arith, scalar
+from pypto.ir import arith
+from pypto.ir.analyzer import Analyzer
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.rewrite import free_vars
 
 __all__ = ["defined", "loop_to_share", "steady", "why_blocks_meet", "why_trips_meet"]
 
-Values = Mapping[Var, Expr]
+Values = dict[Var, Expr]
 
 
 def loop_to_share(block: Block) -> ForItem | None:
@@ -51,50 +52,52 @@ def why_trips_meet(loop: ForItem, touches: Sequence[Touch], values: Values) -> s
     for t in touches:
         if loop not in t.loops and t.root in written:
             return f"'{t.root.name}' is read before the loop that writes it: others may have begun"
-    return _why(inside, loop.var, loop.step.value, values, frozenset(defined(loop.body)))
+    return _why(inside, _Trip(loop.var, loop.step.value, values, defined(loop.body)))
 
 
 def why_blocks_meet(region: Region, block: Var, touches: Sequence[Touch], values: Values) -> str | None:
     """Why two blocks of a launch may touch the same element, one of them writing; None if they cannot."""
-    return _why(touches, block, 1, values, frozenset(defined(region)))
+    if all(value is not block for value in values.values()):
+        return "every block does the same"
+    return _why(touches, _Trip(block, 1, values, defined(region)))
 
 
-def _why(touches: Sequence[Touch], var: Var, step: int, values: Values, inner: frozenset[Var]) -> str | None:
+def _why(touches: Sequence[Touch], trip: _Trip) -> str | None:
     for w in touches:
         if not w.write:
             continue
         for t in touches:
-            if t.root is w.root and not _apart(w.view, t.view, var, step, values, inner):
+            if t.root is w.root and not trip.tells_apart(w.view, t.view):
                 return f"'{w.root.name}' is written where another one may {'write' if t.write else 'read'}"
     return None
 
 
-def _apart(a: View, b: View, var: Var, step: int, values: Values, inner: frozenset[Var]) -> bool:
-    return any(
-        _axis_apart(x, m, y, n, var, step, values, inner)
-        for (x, m), (y, n) in zip(a.window, b.window, strict=False)
-        if len(a.window) == len(b.window)
-    )
+class _Trip:
+    """What tells one trip from another: a variable, and by how much it moves."""
 
+    def __init__(self, var: Var, step: int, values: Values, inner: Iterable[Var]) -> None:
+        self.var, self.step, self.values, self.inner = var, step, values, frozenset(inner)
+        self.known = Analyzer()
+        for v, value in values.items():
+            self.known.bind(v, value)
 
-def _axis_apart(x: Expr, m: Expr, y: Expr, n: Expr, var: Var, step: int, values: Values, inner: frozenset[Var]) -> bool:
-    """Whether [x, x + m) of one trip and [y, y + n) of another never meet: both move along by the same, and by enough."""
-    rows, cols = _most(m, values), _most(n, values)
-    if rows is None or cols is None:
-        return False
-    opened = dict(values)
-    left, right = arith.linear(x, opened), arith.linear(y, opened)
-    pace = [sum(c for atom, c in side.terms if atom is var) for side in (left, right)]
-    if pace[0] != pace[1] or pace[0] == 0:
-        return False
-    for side in (left, right):
-        for atom, _ in side.terms:
-            if atom is not var and not steady(atom, var, values, inner):
-                return False
-    gap = left.plus(right, -1)
-    if any(c for _, c in gap.terms):
-        return False
-    return abs(pace[0] * step) - abs(gap.constant) >= max(rows, cols)
+    def tells_apart(self, a: View, b: View) -> bool:
+        """Whether what one trip touches through `a` and another one through `b` are different elements."""
+        same_rank = len(a.window) == len(b.window)
+        return same_rank and any(self._axis_apart(*x, *y) for x, y in zip(a.window, b.window, strict=True))
+
+    def _axis_apart(self, x: Expr, m: Expr, y: Expr, n: Expr) -> bool:
+        """Whether [x, x + m) of one trip and [y, y + n) of another never meet: both move along by the same, and by enough."""
+        left, right = arith.linear(x, self.values), arith.linear(y, self.values)
+        pace = [sum(c for atom, c in side.terms if atom is self.var) for side in (left, right)]
+        if pace[0] != pace[1] or pace[0] == 0:
+            return False
+        others = [atom for side in (left, right) for atom, _ in side.terms if atom is not self.var]
+        gap = left.plus(right, -1)
+        if any(c for _, c in gap.terms) or not all(steady(a, self.var, self.values, self.inner) for a in others):
+            return False
+        most = max(self.known.bounds(m).high, self.known.bounds(n).high)
+        return abs(pace[0] * self.step) - abs(gap.constant) >= most
 
 
 def steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
@@ -113,23 +116,6 @@ def steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
         elif v in inner:
             return False
     return True
-
-
-def _most(extent: Expr, values: Values) -> int | None:
-    """A constant that the extent never exceeds."""
-    if isinstance(extent, ConstInt):
-        return extent.value
-    if isinstance(extent, Var) and extent in values:
-        return _most(values[extent], values)
-    if isinstance(extent, scalar.Cast):
-        return _most(extent.operand, values)
-    if isinstance(extent, scalar.Min):
-        limits = [n for n in (_most(extent.left, values), _most(extent.right, values)) if n is not None]
-        return min(limits, default=None)
-    if isinstance(extent, scalar.Max):
-        left, right = _most(extent.left, values), _most(extent.right, values)
-        return None if left is None or right is None else max(left, right)
-    return None
 
 
 def defined(region: Region) -> Iterable[Var]:

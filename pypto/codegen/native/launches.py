@@ -1,7 +1,7 @@
 """Launches of kernels by the entry: one call, one after the other for each block, all blocks at once, or shared by threads.
 
 In: calls of device functions and of functions that launch them.  Out: C statements that return what failed.
-Invariant: threads share work only where it was proved apart, and only on different memory for different parameters.
+Invariant: threads share work only where it was proved apart.
 """
 
 from __future__ import annotations
@@ -94,13 +94,11 @@ class Launches(TensorValues):
         arguments: list[str] = []
         known: dict[Var, Expr] = {}
         roots: list[int | None] = []
-        bases: list[str | None] = []
         for p, a in zip(callee.params, call.args, strict=True):
             if isinstance(p.type, TensorType):
                 t = self.tensor(a)
                 arguments.append(t.pointer)
                 roots.append(t.param)
-                bases.append(t.base)
                 if t.param is not None and not self.is_whole(t):
                     self.direct.add(t.param)  # what is where in it, the kernel does not know
                 self.match(p.type, t.type, known, callee, span)
@@ -112,9 +110,7 @@ class Launches(TensorValues):
         if code.pipes is not None:
             self.groups.start(code, self.position, arguments, span)
             return
-        # The proofs take different parameters for different memory.
-        apart = None not in bases and len(set(bases)) == len(bases)
-        sharing = sharing_of(code, self.blocks_shared) if apart else ""
+        sharing = sharing_of(code, self.blocks_shared)
         with self.block_loop() if self.blocks_shared and not sharing else self.w.block(""):
             if code.meets:
                 self.w.all(self.blocks_together(code, arguments, span))

@@ -90,7 +90,7 @@ class EntryWriter(Launches):
             if isinstance(p.type, TensorType):
                 t = element_type(p.type.dtype)
                 self.w.line(f"{t} *const {self.names.bind(p)} = ({t} *)call->data[{data}];")
-                self.tensors[p] = TensorValue(self.names.of[p], p.type, i, self.names.of[p])
+                self.tensors[p] = TensorValue(self.names.of[p], p.type, i)
                 data += 1
             else:
                 self.w.line(f"const {scalar_type(p)} {self.names.bind(p)} = {_scalar_argument(p.type, scalars)};")
@@ -100,7 +100,7 @@ class EntryWriter(Launches):
             t = element_type(h.type.dtype)
             self.w.line(f"{t} *const {self.names.bind(h)} = ({t} *)call->data[{data}];")
             at = len(self.function.params) + self.hidden.index(h)
-            self.tensors[h] = TensorValue(self.names.of[h], h.type, at, self.names.of[h])
+            self.tensors[h] = TensorValue(self.names.of[h], h.type, at)
             data += 1
 
     def hidden_outputs(self) -> list[Var]:
@@ -209,7 +209,7 @@ class EntryWriter(Launches):
         if isinstance(v.type, TensorType):
             t = element_type(v.type.dtype)
             self.w.line(f"{t} *{self.names.bind(v)};")
-            self.tensors[v] = TensorValue(self.names.of[v], v.type, None, None)
+            self.tensors[v] = TensorValue(self.names.of[v], v.type, None)
         else:
             self.w.line(f"{scalar_type(v)} {self.names.bind(v)};")
 
@@ -252,7 +252,7 @@ class EntryWriter(Launches):
                 incoming = self.tensor(a.initValue)
                 t = element_type(a.type.dtype)
                 self.w.line(f"{t} *{self.names.bind(r)} = {incoming.pointer};")
-                self.tensors[a] = self.tensors[r] = TensorValue(self.names.of[r], incoming.type, incoming.param, None)
+                self.tensors[a] = self.tensors[r] = TensorValue(self.names.of[r], incoming.type, incoming.param)
             else:
                 self.w.line(f"{scalar_type(r)} {self.names.bind(r)} = {self.expr(a.initValue)};")
             self.names.of[a] = self.names.of[r]

@@ -21,9 +21,9 @@ __all__ = ["given_memory_twice"]
 Memory = frozenset[Var]  # what it may be part of; nothing where that is not known
 
 
-def given_memory_twice(program: Program, main: Function) -> frozenset[str]:
+def given_memory_twice(program: Program, main: Function, flow: Flow) -> frozenset[str]:
     """Kernels that are passed memory that they write as two of their arguments."""
-    return frozenset(_within(program, Flow(program), main, {}, ()))
+    return frozenset(_within(program, flow, main, {}, ()))
 
 
 def _within(program: Program, flow: Flow, f: Function, given: Mapping[Var, Memory], above: tuple[str, ...]) -> Iterator[str]:

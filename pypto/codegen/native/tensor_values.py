@@ -32,15 +32,11 @@ __all__ = ["TensorValue", "TensorValues", "is_packed", "number_out_of_a_kernel"]
 
 
 class TensorValue(NamedTuple):
-    """A tensor value: its C pointer, its type as seen here, the parameter it is, if it is one, and whose memory it lies in.
-
-    `base`: the C name of the parameter or temporary; None where control flow decides.
-    """
+    """A tensor value: its C pointer, its type as seen here, and the parameter it is, if it is one."""
 
     pointer: str
     type: TensorType
     param: int | None
-    base: str | None
 
 
 def number_out_of_a_kernel(value: Expr, returned: Stmt) -> Error | InternalError:
@@ -101,7 +97,7 @@ class TensorValues:
                 self.w.line(f"if ({name} == 0) {{")
                 self.w.line(f"    return pp_fault(call, {site}, {size}, 0, 0);")
                 self.w.line("}")
-            self.tensors[var] = TensorValue(name, t, None, name)
+            self.tensors[var] = TensorValue(name, t, None)
         init = call.kwargs.get("init_value")
         if init is not None:
             self.fill(self.tensors[var], init)
@@ -135,7 +131,7 @@ class TensorValues:
         self.w.line(f"{element_type(var.type.dtype)} *const {name} = {parent.pointer} + {self.expr(offset)};")
         kept = strides if len(call.args) < 5 else _without(strides, call.args[4])
         view = var.type.replace(tensor_view=_strided(var.type, kept))
-        self.tensors[var] = TensorValue(name, view, parent.param, parent.base)
+        self.tensors[var] = TensorValue(name, view, parent.param)
 
     def window_check(self, offsets: tuple[Expr, ...], extents: tuple[Expr, ...], limits: tuple[Expr, ...], span: Span) -> None:
         check = windows.transfer_check(offsets, extents, limits, span)

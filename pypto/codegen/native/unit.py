@@ -87,7 +87,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     devices: dict[str, DeviceCode] = {}
     flow = Flow(program)
     wrappers: dict[str, Function] = {}
-    twice = given_memory_twice(program, main)  # for these, the proofs would take one memory for two
+    twice = given_memory_twice(program, main, flow)  # for these, the proofs would take one memory for two
     for name in _reachable(program, main):
         f = program.get_function(name)
         if f is not None and f.is_device:
@@ -109,7 +109,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
     return NativeUnit(
         "\n".join(parts),
         tuple(LINKED[h] for h in functions.headers if h in LINKED),
-        _parameters(main, _directions(program, main), e, symbols),
+        _parameters(main, _directions(main, flow), e, symbols),
         tuple(s.name_hint for s in symbols),
         _aliases(main, e, devices),
         e.returns,
@@ -146,9 +146,8 @@ def _reachable(program: Program, main: Function) -> list[str]:
     return [f.name for f in program.function_list if f.name in called and f is not main]
 
 
-def _directions(program: Program, main: Function) -> tuple[ParamDirection, ...]:
+def _directions(main: Function, flow: Flow) -> tuple[ParamDirection, ...]:
     """What callers must grant: a parameter without a mark counts as written if anything writes it."""
-    flow = Flow(program)
     found = accesses(main.body, flow.roots(main))
     return tuple(
         merged_direction(found.get(p, Access())) if d is ParamDirection.In else d
