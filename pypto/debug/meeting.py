@@ -1,19 +1,18 @@
 """Blocks of one launch that wait for each other.
 
-In: what each block does.  Out: what each of them gives.  Each block has a thread of its own, but only one has the turn: a block
-goes on until it waits or ends, then the next does, in ascending order, and when all of them wait, they go on as they came.
+In: what each block does.  Out: what each of them gives.  Blocks take turns: each goes on until it waits or ends, then the next
+does, in ascending order, and when all of them wait, they go on as they came.
 Invariant: where a block ends and another still waits, nobody goes on: the launch fails at the place of who waits.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from typing import Any
 
 from pypto.debug.apply import Application
 from pypto.debug.frame import Value
+from pypto.debug.turns import Actor
 from pypto.errors import KernelError, NotSupportedError
 from pypto.ir.expr import Call
 from pypto.ir.ops.system import FLAG, MEET, PREFETCH, TASK
@@ -22,58 +21,17 @@ from pypto.span import Span
 __all__ = ["SYSTEM", "Party", "in_step"]
 
 
-class _Abandoned(BaseException):
-    """Unwinds a block that nobody will ever meet."""
-
-
-class Party:
+class Party(Actor):
     """One block among those that meet."""
 
     def __init__(self, work: Callable[[Party], Any]) -> None:
-        self.work = work
-        self.go, self.back = threading.Semaphore(0), threading.Semaphore(0)
-        self.thread: threading.Thread | None = None
-        self.at: Span | None = None  # where it waits
-        self.ended = self.abandoned = False
-        self.result: Any = None
-        self.error: BaseException | None = None
+        super().__init__(lambda: work(self))
+        self.at = Span.unknown()  # where it waits
 
     def meet(self, span: Span) -> None:
         """Wait for all others; called by the block."""
         self.at = span
-        self.back.release()
-        self.go.acquire()
-        if self.abandoned:
-            raise _Abandoned
-        self.at = None
-
-    def turn(self) -> None:
-        """Let the block go on until it waits or ends."""
-        if self.thread is None:
-            context = copy_context()
-            self.thread = threading.Thread(target=lambda: context.run(self._run), daemon=True)
-            self.thread.start()
-        else:
-            self.go.release()
-        self.back.acquire()
-
-    def _run(self) -> None:
-        try:
-            self.result = self.work(self)
-        except _Abandoned:
-            pass
-        except BaseException as e:  # it is raised again where the launch stands
-            self.error = e
-        self.ended = True
-        self.back.release()
-
-    def abandon(self) -> None:
-        if self.thread is None:
-            return
-        if not self.ended:
-            self.abandoned = True
-            self.turn()
-        self.thread.join()
+        self.pause()
 
 
 def in_step(work: Sequence[Callable[[Party], Any]]) -> list[Any]:
@@ -88,7 +46,7 @@ def in_step(work: Sequence[Callable[[Party], Any]]) -> list[Any]:
             _check(parties)
     finally:
         for p in parties:
-            p.abandon()
+            p.stop()
     return [p.result for p in parties]
 
 

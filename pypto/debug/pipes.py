@@ -7,8 +7,6 @@ Invariant: a pipe has the slots that its buffer has room for; functions that all
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -19,6 +17,7 @@ import numpy as np
 from pypto.debug.apply import Application
 from pypto.debug.frame import Value
 from pypto.debug.lanes import Array
+from pypto.debug.turns import Actor
 from pypto.dtypes import DataType
 from pypto.errors import KernelBoundsError, KernelError
 from pypto.ir.expr import Var
@@ -27,10 +26,6 @@ from pypto.ir.verify.pipe_ends import C2V, V2C, Channel, PipeUse, slots_of
 from pypto.span import Span
 
 __all__ = ["PIPES", "Cluster", "Ends"]
-
-
-class _Stopped(BaseException):
-    """Unwinds a function that waits when another one has failed."""
 
 
 class _Parcel(NamedTuple):
@@ -51,50 +46,28 @@ class _Queue:
         self.popped = 0
 
 
-class _Runner:
-    """A function that runs side by side with others, in a thread of its own that never runs while another does."""
+class _Runner(Actor):
+    """A function that runs side by side with others."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
-        self.name, self.work = name, work
-        self.turn, self.done = threading.Semaphore(0), False
+        super().__init__(work)
+        self.name = name
         self.ready: Callable[[], bool] | None = None
         self.waits = ""
         self.span = Span.unknown()
-        self.failure: BaseException | None = None
-        self.stopped = False
         self.popped: dict[Var, Channel] = {}
-        context = contextvars.copy_context()
-        self.thread = threading.Thread(target=lambda: context.run(self._run), daemon=True)
-
-    def _run(self) -> None:
-        self.turn.acquire()
-        try:
-            if not self.stopped:
-                self.work()
-        except _Stopped:
-            pass
-        except BaseException as e:
-            self.failure = e
-        self.done = True
-        self.back.release()
-
-    def step(self, back: threading.Semaphore) -> None:
-        """Let it run until it waits or ends."""
-        self.back = back
-        if not self.thread.is_alive() and not self.done:
-            self.thread.start()
-        self.turn.release()
-        back.acquire()
 
     def wait(self, ready: Callable[[], bool], what: str, span: Span) -> None:
         """Called by the function itself: give the turn away until something is so."""
         while not ready():
             self.ready, self.waits, self.span = ready, what, span
-            self.back.release()
-            self.turn.acquire()
-            if self.stopped:
-                raise _Stopped
+            self.pause()
         self.ready = None
+
+    @property
+    def able(self) -> bool:
+        """Whether it would go on, had it the turn."""
+        return not self.ended and (self.ready is None or self.ready())
 
 
 class Ends(NamedTuple):
@@ -125,26 +98,22 @@ class Cluster:
 
     def run(self, span: Span) -> None:
         """All functions to their ends; the first failure is raised here."""
-        back = threading.Semaphore(0)
         try:
-            while any(not r.done for r in self.runners):
-                able = [r for r in self.runners if not r.done and (r.ready is None or r.ready())]
-                if not able:
+            while any(not r.ended for r in self.runners):
+                if not any(r.able for r in self.runners):
                     raise self._deadlock()
-                for r in able:
-                    if r.ready is None or r.ready():
-                        r.step(back)
-                    if r.failure is not None:
-                        raise r.failure
+                for r in self.runners:
+                    if r.able:
+                        r.turn()
+                    if r.error is not None:
+                        raise r.error
         finally:
             for r in self.runners:
-                if not r.done and r.thread.is_alive():
-                    r.stopped = True
-                    r.step(back)
+                r.stop()
         self._leftovers(span)
 
     def _deadlock(self) -> KernelError:
-        waiting = [r for r in self.runners if not r.done]
+        waiting = [r for r in self.runners if not r.ended]
         text = "; ".join(f"{r.name} waits {r.waits}" for r in waiting)
         remedy = "push before the other side pops, free each popped tile, and reserve as many slots as are filled at a time"
         return KernelError(f"the functions of a group wait for each other: {text}", waiting[0].span, remedy)
