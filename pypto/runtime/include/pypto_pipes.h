@@ -1,23 +1,22 @@
 /* Functions of a kernel's two cores that run side by side, and the pipes between them.
  *
  * A group has runners (the cube core's function, and the vector core's once for each lane) and channels (one direction of one
- * pipe: for each lane a ring of slots).  Each runner has a thread, but one runs at a time: until it waits for a tile or for a free
- * slot, in the order in which they were added.  A slot is taken from the push until the free.  Views come as the pointer of element
+ * pipe: for each lane a ring of slots).  Runners take turns: each goes on until it waits for a tile or for a free slot, in the order
+ * in which they were added.  A slot is taken from the push until the free.  Views come as the pointer of element
  * (0, 0) and two strides in elements.  What can fail returns PP_FINE, or a number for the message.
  */
 #ifndef PYPTO_PIPES_H
 #define PYPTO_PIPES_H
 
 #include "pypto_kernel.h"
+#include "pypto_turns.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PP_NO_MEMORY (-1)
 #define PP_LEFT_OVER(channel) (-2 - (channel))
-#define PP_MAIN (-1)
 
 /* A tile on its way: what is valid of it, its physical extents, its element type, and how the lanes share it. */
 typedef struct {
@@ -49,9 +48,8 @@ struct pp_runner {
     unsigned char *mem;
     bool (*ready)(pp_runner *side, pp_channel *channel); /* NULL while it waits for nothing */
     pp_channel *channel;
-    bool started, done, stopped;
+    pp_actor actor;
     int64_t failed;
-    pthread_t thread;
     jmp_buf away;
 };
 
@@ -61,45 +59,19 @@ struct pp_group {
     pp_channel *channels;
     int64_t channel_count, lanes;
     /* From here on set by the group. */
-    pthread_mutex_t lock;
-    pthread_cond_t turned;
-    int64_t turn;
+    pp_stage stage;
     bool stuck;
     int64_t left;
 };
 
 /* -- turns -- */
 
-static __attribute__((unused)) void pp_turn_to(pp_group *g, int64_t next, int64_t me)
-{
-    pthread_mutex_lock(&g->lock);
-    g->turn = next;
-    pthread_cond_broadcast(&g->turned);
-    while (g->turn != me) {
-        pthread_cond_wait(&g->turned, &g->lock);
-    }
-    pthread_mutex_unlock(&g->lock);
-}
-
-static __attribute__((unused)) void *pp_runner_main(void *given)
+static __attribute__((unused)) void pp_runner_main(void *given)
 {
     pp_runner *const me = given;
-    pp_group *const g = me->group;
-    const int64_t index = me - g->runners;
-    pthread_mutex_lock(&g->lock);
-    while (g->turn != index) {
-        pthread_cond_wait(&g->turned, &g->lock);
-    }
-    pthread_mutex_unlock(&g->lock);
-    if (!me->stopped && setjmp(me->away) == 0) {
+    if (setjmp(me->away) == 0) {
         me->failed = me->work(me);
     }
-    pthread_mutex_lock(&g->lock);
-    me->done = true;
-    g->turn = PP_MAIN;
-    pthread_cond_broadcast(&g->turned);
-    pthread_mutex_unlock(&g->lock);
-    return NULL;
 }
 
 /* Called by a runner: PP_FINE when it is so, or the channel's slots if nobody can go on. */
@@ -108,8 +80,8 @@ static __attribute__((unused)) int64_t pp_wait(pp_runner *me, bool (*ready)(pp_r
     while (!ready(me, channel)) {
         me->ready = ready;
         me->channel = channel;
-        pp_turn_to(me->group, PP_MAIN, me - me->group->runners);
-        if (me->stopped) {
+        pp_pause(&me->actor);
+        if (me->actor.stopped) {
             longjmp(me->away, 1);
         }
         if (me->group->stuck) {
@@ -122,7 +94,7 @@ static __attribute__((unused)) int64_t pp_wait(pp_runner *me, bool (*ready)(pp_r
 
 static __attribute__((unused)) bool pp_is_able(pp_runner *r)
 {
-    return !r->done && (r->ready == NULL || r->ready(r, r->channel));
+    return !r->actor.ended && (r->ready == NULL || r->ready(r, r->channel));
 }
 
 static __attribute__((unused)) bool pp_group_open(pp_group *g)
@@ -142,11 +114,7 @@ static __attribute__((unused)) bool pp_group_open(pp_group *g)
         r->group = g;
         fine = fine && posix_memalign(&memory, 64, (size_t)r->scratch + 64) == 0;
         r->mem = memory;
-    }
-    g->turn = PP_MAIN;
-    for (int64_t i = 0; fine && i < g->count; ++i) {
-        pp_runner *const r = &g->runners[i];
-        fine = r->started = pthread_create(&r->thread, NULL, pp_runner_main, r) == 0;
+        pp_actor_open(&r->actor, &g->stage, pp_runner_main, r);
     }
     return fine;
 }
@@ -158,13 +126,15 @@ static __attribute__((unused)) int64_t pp_group_steps(pp_group *g)
         for (int64_t i = 0; i < g->count; ++i) {
             pp_runner *const r = &g->runners[i];
             if (pp_is_able(r)) {
-                pp_turn_to(g, i, PP_MAIN);
+                if (!pp_turn(&r->actor)) {
+                    return PP_NO_MEMORY;
+                }
                 moved = true;
             }
             if (r->failed) {
                 return r->failed;
             }
-            going = going || !r->done;
+            going = going || !r->actor.ended;
         }
         if (!going) {
             return 0;
@@ -172,8 +142,8 @@ static __attribute__((unused)) int64_t pp_group_steps(pp_group *g)
         g->stuck = !moved;
         for (int64_t i = 0; !moved && i < g->count; ++i) {
             pp_runner *const r = &g->runners[i];
-            if (!r->done) { /* the first that waits says so */
-                pp_turn_to(g, i, PP_MAIN);
+            if (!r->actor.ended) { /* the first that waits says so */
+                pp_turn(&r->actor);
                 return r->failed;
             }
         }
@@ -183,18 +153,11 @@ static __attribute__((unused)) int64_t pp_group_steps(pp_group *g)
 /* 0 when all have come to their ends and every tile was popped; else the first failure, or one of the numbers above. */
 static __attribute__((unused)) int64_t pp_group_run(pp_group *g)
 {
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->turned, NULL);
+    pp_stage_open(&g->stage);
     int64_t failed = pp_group_open(g) ? pp_group_steps(g) : PP_NO_MEMORY;
     for (int64_t i = 0; i < g->count; ++i) {
         pp_runner *const r = &g->runners[i];
-        if (r->started && !r->done) {
-            r->stopped = true;
-            pp_turn_to(g, i, PP_MAIN);
-        }
-        if (r->started) {
-            pthread_join(r->thread, NULL);
-        }
+        pp_actor_close(&r->actor);
         free(r->mem);
     }
     for (int64_t i = 0; i < g->channel_count; ++i) {
@@ -208,8 +171,7 @@ static __attribute__((unused)) int64_t pp_group_run(pp_group *g)
             free(q->parcels);
         }
     }
-    pthread_cond_destroy(&g->turned);
-    pthread_mutex_destroy(&g->lock);
+    pp_stage_close(&g->stage);
     return failed;
 }
 
