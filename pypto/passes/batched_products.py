@@ -120,18 +120,22 @@ class Batches:
         own = tuple(const_index(0) if arith.is_const(n, 1) else i for n, i in zip(batch, aligned, strict=True))
         load = self.loads.get(o.value) if isinstance(o.value, Var) else None
         made = self._window(lo, o, own) if load is None else _loaded(lo, load, own, o.box)
-        return lo.emit("tile.transpose_view", (made,), None, "turned") if o.turned else made
+        if not o.turned:
+            return made
+        if _tile(made).memory_space is not MAT:
+            made = lo.emit("tile.move", (made,), {"target_memory": MAT}, "mat")
+        return lo.emit("tile.transpose_view", (made,), None, "turned")
 
     def _window(self, lo: LoopRewriter, o: _Operand, own: Dims) -> Expr:
-        """Rows of the tile that holds all matrices, copied."""
+        """Rows of the tile that holds all matrices, copied; the vector core copies what it computed, and passes one matrix."""
         t, flat, zero = _tile(o.value), lo.expr(o.value), const_index(0)
         shape, valid = t.shape[-2:], t.valid[-2:]
         at = arith.mul(_flat(own, _const(o.value)[:-2]), shape[0])
         whole = boxed_shape(shape, o.box)
-        space = MAT if same_dims(whole, shape) else VEC
-        made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), {"target_memory": space}, "matrix")
+        space = {"target_memory": MAT if t.memory_space is MAT else VEC}
+        made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), space, "matrix")
         if not same_dims(whole, shape):
-            boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, "target_memory": MAT}, "boxed")
+            boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, **space}, "boxed")
             made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
         return lo.valid_as(made, valid, "matrix")
 

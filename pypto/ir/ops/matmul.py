@@ -248,7 +248,11 @@ def _check_depth(call: Call, lhs: Expr, rhs: Expr) -> None:
 
 def _operand(lo: Lower, call: Call, args: tuple[Expr, ...], i: int, turned: bool) -> Expr:
     t = lo.boxed(call, args, i)
-    return lo.emit("tile.transpose_view", (t,), None, "turned") if turned else t
+    if not turned:
+        return t
+    if isinstance(t.type, TileType) and t.type.memory_space is not MemorySpace.Mat:
+        t = lo.emit("tile.move", (t,), {"target_memory": MemorySpace.Mat}, "mat")
+    return lo.emit("tile.transpose_view", (t,), None, "turned")
 
 
 def _batches(lo: Lower, call: Call, args: tuple[Expr, ...], name: str, factors: tuple[int, int]) -> Var:

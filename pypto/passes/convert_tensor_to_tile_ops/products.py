@@ -86,7 +86,9 @@ class ProductConverter(SSARewriter):
         shape = boxed_shape(t.shape, self.box)
         if same_dims(shape, t.shape):
             return e
-        made: Expr = self.emit("tile.create", (MakeTuple(shape),), {"dtype": t.dtype, "target_memory": MemorySpace.Mat}, "boxed")
+        # Where it was computed: no instruction brings a part of a box from one core to the other.
+        space = MemorySpace.Mat if t.memory_space is MemorySpace.Mat else MemorySpace.Vec
+        made: Expr = self.emit("tile.create", (MakeTuple(shape),), {"dtype": t.dtype, "target_memory": space}, "boxed")
         made = self.emit("tile.assemble", (made, e, MakeTuple((const_index(0), const_index(0)))), None, "boxed")
         return self.emit("tile.set_validshape", (made, *t.valid), None, "boxed")
 

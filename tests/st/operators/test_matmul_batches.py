@@ -103,6 +103,21 @@ def test_batches_that_are_computed_with(m, n):
     np.testing.assert_array_equal(o, product(a + 1, b))
 
 
+@pl.jit
+def computed_and_turned(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o[:] = pl.matmul(pl.add(a, 1.0), pl.add(b, 2.0), out_dtype=pl.FP32, a_trans=True, b_trans=True)
+    return o
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (3,)])
+@pytest.mark.parametrize(("m", "n"), [(16, 32), (24, 20)])
+def test_computed_operands_are_read_transposed(batch, m, n):
+    a, b = whole(*batch, 32, m), whole(*batch, n, 32)
+    *_, o = everywhere(computed_and_turned, a, b, out(*batch, m, n))
+    np.testing.assert_array_equal(o, product((a + 1).swapaxes(-2, -1), (b + 2).swapaxes(-2, -1)))
+
+
 def test_batches_of_tiles():
     a, b = whole(3, 16, 64), whole(3, 64, 32)
     *_, o = everywhere(of_tiles, a, b, out(3, 16, 32))

@@ -171,6 +171,77 @@ def test_halves_of_boxes_have_no_text_on_a5(explicit: bool) -> None:
     assert why.location.filename == __file__
 
 
+# -- products of what the vector core computed --
+
+
+@pl.jit
+def computed(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o[:] = pl.exp(pl.matmul(pl.exp(a), pl.exp(b), out_dtype=pl.FP32))
+    return o
+
+
+@pl.jit
+def computed_first(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o[:] = pl.matmul(pl.exp(a), b, out_dtype=pl.FP32, a_trans=True, b_trans=True)
+    return o
+
+
+@pl.jit
+def computed_second(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o[:] = pl.matmul(a, pl.exp(b), out_dtype=pl.FP32, b_trans=True)
+    return o
+
+
+@pl.jit
+def of_weights(q: pl.Tensor, k: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        weights = pl.exp(pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32))
+        o[:] = pl.matmul(pl.cast(weights, pl.FP16), k, out_dtype=pl.FP32)
+    return o
+
+
+COMPUTED = {
+    "batch": (computed, (3, 16, 32), (3, 32, 24), (3, 16, 24), F32),
+    "few rows": (computed, (5, 16), (16, 32), (5, 32), F32),
+    "few rows of a batch": (computed, (2, 20, 16), (16, 32), (2, 20, 32), F16),
+    "turned": (computed_first, (32, 16), (20, 32), (16, 20), F32),
+    "turned batch": (computed_first, (2, 32, 16), (1, 20, 32), (2, 16, 20), F16),
+    "few columns, turned": (computed_second, (16, 32), (20, 32), (16, 20), F32),
+    "batch of batches": (of_weights, (2, 2, 8, 16), (2, 2, 48, 16), (2, 2, 8, 16), F16),
+}
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
+@pytest.mark.parametrize("name", list(COMPUTED))
+def test_matrices_of_the_vector_core(name: str, platform: str, planner: MemoryPlanner) -> None:
+    """It copies each matrix into whole boxes, and passes one after the other."""
+    kernel, a, b, o, dtype = COMPUTED[name]
+    args = [normal(*a, dtype=dtype) / 2, normal(*b, dtype=dtype, seed=1) / 2, np.zeros(o, F32)]
+    _, text = agree(kernel, kernel.__name__, args, PassOptions(memory_planner=planner, platform=platform))
+    pushed = re.findall(r"pto\.tpush_to_aic.*rows=(\d+), cols=(\d+)", text)
+    assert pushed
+    assert all(int(rows) % 16 == 0 for rows, _ in pushed)
+
+
+def test_two_computed_operands_that_are_turned_have_no_text() -> None:
+    @pl.jit
+    def both(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            x = pl.exp(a)
+            o[:] = pl.matmul(x, pl.abs(a), out_dtype=pl.FP32, a_trans=True, b_trans=True)
+        return o
+
+    low = lower(program(both, [normal(32, 32), np.zeros((32, 32), F32)]), PassOptions())
+    (why,) = device_text(low.host, PassOptions(), False, low.whole).refused.values()
+    assert "comes from the vector core and is needed beyond its slot in the pipe" in why.message
+    assert why.location is not None
+    assert "pl.matmul(x, pl.abs(a)" in str(why)
+
+
 # -- launches over blocks --
 
 M = pl.dynamic("M")
