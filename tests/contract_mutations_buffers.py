@@ -547,7 +547,7 @@ BUFFER_MUTATIONS: Mapping[str, Breakage] = {
     "B133": around(RULES, "tile", whole_in_control_flow),
     "B134": put(ALLOCATION, "_dynamic", axis_by_axis),
     "B135": around(convert, "window_type", both_dynamic),
-    "B136": put(intervals.Intervals, "_compatible", lambda self, a, b: True),
+    "B136": put(intervals.Intervals, "compatible", lambda self, a, b: True),
     "B137": put(intervals.Intervals, "relation", lambda self, a, b: intervals.Relation.APART),
     "B139": put(convert, "is_dynamic_window", lambda t: False),
     "B141": around(CONVERTER, "open_window", once_for_all),

@@ -95,8 +95,12 @@ class Node:
     __fields__: ClassVar[tuple[Field, ...]] = ()
     # Class name in snake case: the suffix of visitor hooks.
     __hook__: ClassVar[str] = "node"
+    # The fields that are walked.
+    __walked__: ClassVar[tuple[Field, ...]] = ()
     # Variables are their identity; everything else is compared by fields.
     __identity__: ClassVar[bool] = False
+    # Types have extents below them, which most walks pass by.
+    __type__: ClassVar[bool] = False
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}")
@@ -111,29 +115,17 @@ class Node:
 
     def replace(self: T, **changes: Any) -> T:
         """A copy with some fields changed; the very object where nothing changes."""
-        fields = type(self).__fields__  # type: ignore[attr-defined]
-        old = [getattr(self, f.name) for f in fields]
-        new = [changes.pop(f.name, o) for f, o in zip(fields, old, strict=True)]
         if changes:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(map(repr, changes))}")
-        if all(a is b for a, b in zip(old, new, strict=True)):
-            return self
-        made: T = type(self).make(*new)  # type: ignore[attr-defined]
-        return made
+        return self
 
-    def children(self) -> Iterator[Any]:
+    def children(self) -> list[Any]:
         """Nodes and types below this one, in field order; variables at their definitions included."""
-        for f in type(self).__fields__:
-            if f.role == IGNORED or f.walk == PLAIN:
-                continue
-            value = getattr(self, f.name)
-            if f.walk == ONE:
-                if value is not None:
-                    yield value
-            elif f.walk == MANY:
-                yield from value
-            else:
-                yield from attr_nodes(value)
+        return []
+
+    def parts(self) -> list[Any]:
+        """The children that are no types."""
+        return []
 
 
 def attr_nodes(attrs: dict[str, Any]) -> Iterator[Any]:
@@ -175,6 +167,8 @@ def _build(cls: type[T]) -> type[T]:
     inherited_names = {f.name for f in inherited}
     namespace["__slots__"] = tuple(f.name for f in own if f.name not in inherited_names)
     namespace["__fields__"] = fields
+    namespace["__walked__"] = tuple(f for f in fields if f.role != IGNORED and f.walk != PLAIN)
+    namespace.update({k: f for k, f in _FIRST.items() if k not in namespace})
     namespace["__hook__"] = _snake(cls.__name__)
     for name in ("__dict__", "__weakref__"):
         namespace.pop(name, None)
@@ -208,6 +202,13 @@ def _snake(name: str) -> str:
 _COMPILED: dict[str, CodeType] = {}
 
 
+def _compiled(text: str) -> CodeType:
+    code = _COMPILED.get(text)
+    if code is None:  # the scalar operators share one text
+        code = _COMPILED.setdefault(text, compile(text, "<node>", "exec"))
+    return code
+
+
 def _add_constructors(cls: Any, fields: tuple[Field, ...], keep_init: bool) -> None:
     """`make` (all fields, no conversions) always; `__init__` from the fields unless the class wrote its own."""
     scope: dict[str, Any] = {"new": object.__new__, "cls": cls}
@@ -222,10 +223,64 @@ def _add_constructors(cls: Any, fields: tuple[Field, ...], keep_init: bool) -> N
     text = f"def make({names}):\n self = new(cls); {body}; return self\n"
     if not keep_init:
         text += f"def __init__(self, {', '.join(params)}):\n {body}\n"
-    code = _COMPILED.get(text)
-    if code is None:  # the scalar operators share one text
-        code = _COMPILED.setdefault(text, compile(text, "<node>", "exec"))
-    exec(code, scope)
+    exec(_compiled(text), scope)
     cls.make = staticmethod(scope["make"])
     if not keep_init:
         cls.__init__ = scope["__init__"]
+
+
+# -- methods written for each class when it first needs them --------------------------------------------------------
+#
+# Passes spend most of their time here, and most programs use few of the classes.
+
+
+def _replace(self: Any, **changes: Any) -> Any:
+    return _write(type(self), "replace", _text_of_replace)(self, **changes)
+
+
+def _children(self: Any) -> list[Any]:
+    made: list[Any] = _write(type(self), "children", _text_of_children)(self)
+    return made
+
+
+def _parts(self: Any) -> list[Any]:
+    made: list[Any] = _write(type(self), "parts", _text_of_parts)(self)
+    return made
+
+
+_FIRST = {"replace": _replace, "children": _children, "parts": _parts}
+
+
+def _write(cls: Any, name: str, text: Callable[[Any], str]) -> Any:
+    scope: dict[str, Any] = {"make": cls.make, "attr_nodes": attr_nodes, "_same": _MISSING}
+    exec(_compiled(text(cls)), scope)
+    setattr(cls, name, scope[name])
+    return scope[name]
+
+
+def _text_of_replace(cls: Any) -> str:
+    names = [f.name for f in cls.__fields__]
+    if not names:
+        return "def replace(self):\n return self\n"
+    lines = [f"def replace(self, *, {', '.join(f'{n}=_same' for n in names)}):"]
+    for n in names:
+        lines += [f" old = self.{n}", f" if {n} is _same: {n} = old", f" same_{n} = {n} is old"]
+    lines += [f" if {' and '.join(f'same_{n}' for n in names)}: return self", f" return make({', '.join(names)})"]
+    return "\n".join(lines) + "\n"
+
+
+def _text_of_children(cls: Any, keep: str = "") -> str:
+    name = "parts" if keep else "children"
+    lines = [f"def {name}(self):", " found = []"]
+    for f in cls.__walked__:
+        value = f"self.{f.name}"
+        if f.walk == ONE:
+            lines += [f" value = {value}", f" if value is not None{keep and ' and not value.__type__'}: found.append(value)"]
+        else:
+            nodes = value if f.walk == MANY else f"attr_nodes({value})"
+            lines.append(f" found += [x for x in {nodes}{keep}]" if keep else f" found += {nodes}")
+    return "\n".join([*lines, " return found"]) + "\n"
+
+
+def _text_of_parts(cls: Any) -> str:
+    return _text_of_children(cls, " if not x.__type__")

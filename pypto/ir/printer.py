@@ -157,7 +157,7 @@ def _reachable(n: Node) -> Iterator[Node]:
         if id(top) not in seen:
             seen.add(id(top))
             yield top
-            stack.extend(reversed(list(top.children())))
+            stack += top.children()[::-1]
 
 
 def _defined(nodes: Iterable[Node]) -> dict[Var, None]:

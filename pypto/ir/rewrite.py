@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from pypto.ir.expr import Expr, IterArg, Var
-from pypto.ir.node import DEFINITION, IGNORED, MANY, ONE, PLAIN, Attrs, Node
+from pypto.ir.node import DEFINITION, MANY, ONE, Attrs, Node
 from pypto.ir.stmt import SeqStmts, Stmt
 from pypto.ir.types import Type
 
@@ -62,9 +62,8 @@ class Visitor(_Dispatch):
 
     def walk(self, n: Node) -> None:
         """Visit everything below."""
-        for child in n.children():
-            if self.walks_types or not isinstance(child, Type):
-                self.visit(child)
+        for child in n.children() if self.walks_types else n.parts():
+            self.visit(child)
 
 
 class Mutator(_Dispatch):
@@ -118,9 +117,7 @@ class Mutator(_Dispatch):
     def rebuild(self, n: N) -> N:
         """The node with everything below it rewritten; itself if nothing changed."""
         changes: dict[str, Any] = {}
-        for f in type(n).__fields__:
-            if f.role == IGNORED or f.walk == PLAIN:
-                continue
+        for f in type(n).__walked__:
             old = getattr(n, f.name)
             new = self._definitions(old) if f.role == DEFINITION else self._value(old, f.walk)
             if new is not old:
@@ -212,8 +209,7 @@ def walk(n: Node, types: bool = False) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        children = [c for c in top.children() if types or not isinstance(c, Type)]
-        stack.extend(reversed(children))
+        stack += (top.children() if types else top.parts())[::-1]
 
 
 def defined_vars(n: Node) -> list[Var]:

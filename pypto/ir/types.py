@@ -36,6 +36,7 @@ class Type(Node):
     """Base of all types."""
 
     __slots__ = ()
+    __type__ = True
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Type) and compare(self, other) is None)

@@ -15,7 +15,7 @@ from pypto.enums import MemorySpace
 from pypto.errors import CompileError
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, IterArg, MemRef, Var
-from pypto.ir.node import DEFINITION, IGNORED, MANY, PLAIN, Node, attr_nodes
+from pypto.ir.node import DEFINITION, MANY, Node, attr_nodes
 from pypto.ir.opdef import OpDef, OpRejected
 from pypto.ir.rewrite import Mutator
 from pypto.ir.shaped import ShapedType, TileType
@@ -174,13 +174,12 @@ def _collect(n: Node, types: bool, found: dict[Var, int]) -> None:
         if types and not known:
             _collect(n.type, types, found)
         return
-    for f in type(n).__fields__:
-        if f.role == IGNORED or f.walk == PLAIN:
-            continue
-        for child in _nodes(getattr(n, f.name)):
+    for f in type(n).__walked__:
+        value = getattr(n, f.name)
+        for child in value if f.walk == MANY else _nodes(value):
             if f.role == DEFINITION:
                 _collect_definition(child, types, found)
-            elif types or not isinstance(child, Type):
+            elif types or not child.__type__:
                 _collect(child, types, found)
 
 

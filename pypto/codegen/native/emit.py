@@ -28,11 +28,12 @@ from pypto.codegen.native.access import (
     WhileItem,
 )
 from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mask
-from pypto.codegen.native.flow import Block, Nested, Run, reads
+from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import OTHER, Group, form_groups
 from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
+from pypto.codegen.native.uses import reads
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace

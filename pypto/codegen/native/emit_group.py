@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 
 from pypto.codegen.native import emit_reduce
 from pypto.codegen.native.access import LaneOp, Operand, ReduceOp, View, disjoint, same_mapping
-from pypto.codegen.native.flow import Run, reads
+from pypto.codegen.native.flow import Run
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import ELEMENT, REDUCE_COL, REDUCE_ROW, ROW_VALUE, Group, Placed, Step
 from pypto.codegen.native.lanes_c import LANE_C
 from pypto.codegen.native.scalars import expr_text
+from pypto.codegen.native.uses import reads
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
 from pypto.ir import arith

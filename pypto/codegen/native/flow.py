@@ -34,24 +34,16 @@ from pypto.codegen.native.access import (
     disjoint,
     same_mapping,
 )
+from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
-from pypto.ir.expr import Expr, const_index
-from pypto.ir.opdef import COL, FULL, MASK, ROW, SCALAR
-from pypto.ir.shaped import const_dim
+from pypto.ir.expr import const_index
+from pypto.ir.opdef import FULL, MASK, SCALAR
 
-__all__ = ["Block", "Nested", "Part", "Read", "Run", "Use", "live_in", "optimize", "plain", "reads", "uses_of", "writes"]
+__all__ = ["Block", "Nested", "Part", "Run", "live_in", "optimize", "plain", "writes"]
 
 _ZERO, _ONE = const_index(0), const_index(1)
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
 _ALL = ""  # the pattern of a read of any elements of a view
-
-
-class Use(NamedTuple):
-    """Where one read of an operation comes from: `writer` alone, or any of `others` and, if exposed, before the run."""
-
-    writer: int | None
-    others: tuple[int, ...]
-    exposed: bool
 
 
 class Run(NamedTuple):
@@ -63,177 +55,46 @@ class Run(NamedTuple):
     live_out: tuple[tuple[Root, int, int], ...] = ()  # on-chip bytes that later code may read
 
 
-# -- reads of an operation -----------------------------------------------------------------------------------------
-
-
-class Read(NamedTuple):
-    """One view an operation reads, over which rectangle and under which pattern; `operand` is its position."""
-
-    view: View
-    rows: Expr
-    cols: Expr
-    pattern: str
-    operand: int
-
-
-def reads(op: Compute) -> list[Read]:
-    if isinstance(op, LaneOp):
-        out = []
-        for i, o in enumerate(op.operands):
-            if o.view is not None:
-                rows, cols = _pattern_rect(o.pattern, op.rows, op.cols)
-                out.append(Read(o.view, rows, cols, o.pattern, i))
-        return out
-    if isinstance(op, ReduceOp):
-        return [Read(op.src, op.rows, op.cols, FULL, 0)]
-    if isinstance(op, Copies):
-        return [Read(op.src, _ZERO, _ZERO, _ALL, 0)]
-    if isinstance(op, Routine):
-        views = (*op.sources, op.dst) if op.reads_dst else op.sources
-        found = [Read(v, _ZERO, _ZERO, _ALL, i) for i, v in enumerate(views)]
-        for i, (rows, cols) in enumerate(op.rects):
-            found[i] = Read(views[i], rows, cols, FULL, i)
-        return found
-    return []
-
-
-def _pattern_rect(pattern: str, rows: Expr, cols: Expr) -> tuple[Expr, Expr]:
-    if pattern == ROW:
-        return rows, _ONE
-    if pattern == COL:
-        return _ONE, cols
-    return rows, cols
-
-
-def written_rect(op: Compute) -> tuple[Expr, Expr] | None:
-    """The rectangle of `dst` an operation writes element by element; None where it is not one."""
-    if isinstance(op, LaneOp):
-        return None if op.mask else (op.rows, op.cols)
-    if isinstance(op, ReduceOp):
-        return (op.rows, _ONE) if op.spec.axis == 1 else (_ONE, op.cols)
-    return op.written if isinstance(op, Routine) else None
-
-
-def covers(outer: tuple[Expr, Expr], inner: tuple[Expr, Expr]) -> bool:
-    for a, b in zip(outer, inner, strict=True):
-        x, y = const_dim(a), const_dim(b)
-        if not (arith.same(a, b) or (x is not None and y is not None and y <= x)):
-            return False
-    return True
-
-
-# -- definitions and uses ------------------------------------------------------------------------------------------
-
-
-def uses_of(ops: Sequence[Compute]) -> tuple[tuple[Use, ...], ...]:
-    """For every operation, where each of its on-chip reads comes from."""
-    out = []
-    for k, op in enumerate(ops):
-        out.append(tuple(_find(ops, k, r) for r in reads(op)))
-    return tuple(out)
-
-
-def _find(ops: Sequence[Compute], k: int, r: Read) -> Use:
-    if not r.view.root.on_chip:
-        return Use(None, (), True)
-    others: list[int] = []
-    for w in range(k - 1, -1, -1):
-        dst = ops[w].dst
-        if disjoint(dst, r.view):
-            continue
-        if not others and _same_elements(ops[w], r):
-            return Use(w, (), False)
-        others.append(w)
-        if _overwrites(ops[w], r.view):
-            return Use(None, tuple(others), False)
-    return Use(None, tuple(others), True)
-
-
-def _same_elements(w: Compute, r: Read) -> bool:
-    """Whether `w` wrote every element of the read, at the same place and as the same type of element."""
-    if w.dst.dtype is not r.view.dtype:
-        return False  # the same bytes under another type are another value
-    if isinstance(w, LaneOp) and w.mask:
-        return r.pattern == MASK and same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols))
-    rect = written_rect(w)
-    if rect is None or r.pattern == MASK:
-        return False
-    if r.pattern == _ALL:
-        return same_mapping(w.dst, r.view) and _overwrites(w, r.view)
-    # A read stays within its view: a writer of all of it needs no further proof.
-    if same_mapping(w.dst, r.view) and (covers(rect, (r.rows, r.cols)) or _overwrites(w, r.view)):
-        return True
-    # A column read as a row, or the other way round: the same line of elements under another shape.
-    written, read = _line(w.dst, *rect), _line(r.view, r.rows, r.cols)
-    return (
-        written is not None
-        and read is not None
-        and same_mapping(written[0], read[0])
-        and covers((_ONE, written[1]), (_ONE, read[1]))
-    )
-
-
-def _line(v: View, rows: Expr, cols: Expr) -> tuple[View, Expr] | None:
-    """A rectangle of one row or one column as a column: its view with no column stride, and its length."""
-    if arith.is_const(cols, 1):
-        stride, length = v.row, rows
-    elif arith.is_const(rows, 1):
-        stride, length = v.col, cols
-    else:
-        return None
-    return v.replace(row=stride, col=_ZERO), length
-
-
-def _overwrites(w: Compute, v: View) -> bool:
-    """Whether `w` writes every byte that `v` can touch: a dense, full, constant rectangle around it."""
-    rect = written_rect(w)
-    if rect is None:
-        return False
-    rows, cols = const_dim(rect[0]), const_dim(rect[1])
-    d = w.dst
-    full = rows is not None and cols is not None and rows * cols * d.dtype.get_byte() == d.high - d.low
-    return full and arith.is_const(d.offset, 0) and d.low <= v.low and v.high <= d.high
-
-
 # -- forwarding copies and fills -----------------------------------------------------------------------------------
 
 
 def forward(ops: Sequence[Compute]) -> list[Compute]:
     """Reads of a copied or filled tile go to the copy's source, where that still holds the same values."""
     out: list[Compute] = list(ops)
+    writers = Writers(out)  # forwarding changes what operations read, never where they write
     for k, op in enumerate(out):
         if isinstance(op, LaneOp):
-            operands = tuple(_forwarded(out, k, op, i) for i in range(len(op.operands)))
+            operands = tuple(_forwarded(writers, k, op, i) for i in range(len(op.operands)))
             if any(a is not b for a, b in zip(operands, op.operands, strict=True)):
                 out[k] = op._replace(operands=operands)
         elif isinstance(op, ReduceOp):
-            source = _source(out, k, Read(op.src, op.rows, op.cols, FULL, 0))
+            source = _source(writers, k, Read(op.src, op.rows, op.cols, FULL, 0))
             if source is not None and source.view is not None:
                 out[k] = op._replace(src=source.view)
         elif isinstance(op, Routine) and op.rects:
-            found = [_source(out, k, r) for r in reads(op)[: len(op.rects)]]
+            found = [_source(writers, k, r) for r in reads(op)[: len(op.rects)]]
             views = [v if s is None or s.view is None else s.view for s, v in zip(found, op.sources, strict=False)]
             out[k] = op._replace(sources=(*views, *op.sources[len(views) :]))
     return out
 
 
-def _forwarded(ops: Sequence[Compute], k: int, op: LaneOp, i: int) -> Operand:
+def _forwarded(writers: Writers, k: int, op: LaneOp, i: int) -> Operand:
     o = op.operands[i]
     if o.view is None or o.pattern == MASK:
         return o
-    rows, cols = _pattern_rect(o.pattern, op.rows, op.cols)
-    source = _source(ops, k, Read(o.view, rows, cols, o.pattern, i))
+    rows, cols = pattern_rect(o.pattern, op.rows, op.cols)
+    source = _source(writers, k, Read(o.view, rows, cols, o.pattern, i))
     if source is None:
         return o
     return source if source.view is None else o._replace(view=source.view)
 
 
-def _source(ops: Sequence[Compute], k: int, r: Read) -> Operand | None:
+def _source(writers: Writers, k: int, r: Read) -> Operand | None:
     """The operand that the copy behind a read reads, if reading it at `k` gives the same."""
-    use = _find(ops, k, r)
+    use = writers.use(k, r)
     if use.writer is None:
         return None
-    w = ops[use.writer]
+    w = writers.ops[use.writer]
     if not isinstance(w, LaneOp) or w.program.instrs or len(w.operands) != 1 or w.mask:
         return None
     o = w.operands[0]
@@ -241,11 +102,11 @@ def _source(ops: Sequence[Compute], k: int, r: Read) -> Operand | None:
         return o
     if o.pattern != FULL or o.view is None:
         return None
-    if any(not disjoint(ops[i].dst, o.view) for i in range(use.writer, k)):
+    if next(writers.before(k, o.view), -1) >= use.writer:
         return None  # changed in between
     view = o.view.transposed() if _turned(w, r) else o.view
     # An operation may write where it reads, element for element; anything else must be apart from what it reads.
-    at = ops[k]
+    at = writers.ops[k]
     in_place = isinstance(at, LaneOp) and not at.mask and r.pattern == FULL and same_mapping(at.dst, view)
     return o._replace(view=view) if in_place or disjoint(at.dst, view) else None
 
@@ -434,7 +295,7 @@ def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
 
 
 def _kills(op: Compute) -> bool:
-    return op.dst.root.on_chip and _overwrites(op, op.dst)
+    return op.dst.root.on_chip and overwrites(op, op.dst)
 
 
 # -- the whole -----------------------------------------------------------------------------------------------------

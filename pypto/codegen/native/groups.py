@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native.access import ONE, Compute, Copies, LaneOp, Outside, ReduceOp, Routine, View, disjoint, same_mapping
-from pypto.codegen.native.flow import Read, Run, Use, reads
+from pypto.codegen.native.flow import Run
+from pypto.codegen.native.uses import Read, Use, reads
 from pypto.ir import arith
 from pypto.ir.expr import Expr
 from pypto.ir.opdef import COL, FULL, MASK, ROW

@@ -13,7 +13,6 @@ from pypto.ir.node import Node
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, SeqStmts, Stmt, WhileStmt
-from pypto.ir.types import Type
 
 __all__ = ["ScopedWalk", "defined_by", "definitions", "statements", "symbols_of", "uses_in"]
 
@@ -56,7 +55,7 @@ def uses_in(n: Node) -> Iterable[Var]:
         if isinstance(x, Var) and x.__identity__:
             yield x
             continue
-        stack += [c for c in x.children() if not isinstance(c, Type)]
+        stack += x.parts()
 
 
 def symbols_of(f: Function) -> set[Var]:
@@ -139,4 +138,4 @@ class ScopedWalk:
 
 def _heads(s: ScopeStmt) -> Iterable[Node]:
     """What a scope reads besides its body."""
-    return [c for c in s.children() if c is not s.body and not isinstance(c, Type)]
+    return [c for c in s.parts() if c is not s.body]

@@ -49,7 +49,7 @@ class Intervals:
         self.storage = Storage(f)
         live = self.storage.live
         self.selected = bool(f.attrs.get("buffer_ir_selected"))
-        self._forms: dict[Var, tuple[bool, frozenset[object]]] = {}
+        self._kinds: dict[Var, tuple[bool, int, frozenset[object]]] = {}
         self.all: list[Interval] = []
         for s in flatten_to_stmts(f.body):
             if not isinstance(s, AssignStmt) or not isinstance(s.value, Call) or s.value.op.name != "tile.alloc":
@@ -75,12 +75,6 @@ class Intervals:
         handed = first.end == second.start and self._hands_over(first, second)
         return Relation.HANDED_OVER if handed else Relation.APART
 
-    def may_merge(self, a: Interval, b: Interval) -> bool:
-        """Whether two allocations may become one, whose values then lie at its beginning."""
-        if a.space is not b.space or self.relation(a, b) is Relation.APART:
-            return False
-        return not self.selected or self._compatible(a, b)
-
     def _hands_over(self, first: Interval, second: Interval) -> bool:
         """Whether the statement that reads the first for the last time may write the second in its place."""
         live = self.storage.live
@@ -95,16 +89,18 @@ class Intervals:
                     return False
         return bool(writes)
 
-    def _compatible(self, a: Interval, b: Interval) -> bool:
-        """A buffer whose valid extents change at run time has one descriptor: it shares only with its like."""
-        (changes, forms), (also, others) = self._forms_of(a), self._forms_of(b)
-        return not (changes or also) or (a.size == b.size and len(forms | others) == 1)
+    def compatible(self, a: Interval, b: Interval) -> bool:
+        """A buffer whose valid extents change at run time has one descriptor: it becomes one only with its like."""
+        if not self.selected:
+            return True
+        (changes, size, forms), (also, other_size, others) = self.kind(a), self.kind(b)
+        return not (changes or also) or (size == other_size and len(forms | others) == 1)
 
-    def _forms_of(self, a: Interval) -> tuple[bool, frozenset[object]]:
-        """Whether extents of the tiles in an allocation can change, and what they look like; every pair asks."""
-        known = self._forms.get(a.base)
+    def kind(self, a: Interval) -> tuple[bool, int, frozenset[object]]:
+        """All that `compatible` asks of an allocation: whether extents of its tiles can change, its size, its tiles' forms."""
+        known = self._kinds.get(a.base)
         if known is None:
             tiles = [v.type for v in self.storage.members[a.base] if isinstance(v.type, TileType)]
-            known = any(is_dynamic(t) for t in tiles), frozenset((t.dims, t.dtype, t.layout) for t in tiles)
-            self._forms[a.base] = known
+            known = any(is_dynamic(t) for t in tiles), a.size, frozenset((t.dims, t.dtype, t.layout) for t in tiles)
+            self._kinds[a.base] = known
         return known
