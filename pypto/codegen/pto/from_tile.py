@@ -98,11 +98,10 @@ class TileOperations(FunctionText):
         self.doing = op.name
         self._check_rows(op, c, var, span)
         out = self.handles.define(var, span)
-        condition = self.condition((second,))
         with self.guarded((var,)):
             whole = self.handles.narrowed(first, matrix_valid(_tile(var)), False, span)
-            self.either(
-                condition,
+            self.either_valid(
+                second,
                 lambda: self.instruction(op.pto, [whole, self.handles.tile(second, span)], [out], span),
                 None if self.handles.same_place(var, first) else lambda: self.instruction("tmov", [whole], [out], span),
             )
@@ -132,10 +131,6 @@ class TileOperations(FunctionText):
         other = d.replace(dtype=dtype, physical_shape=shape, valid_shape=shape)
         return self.handles.retyped(e, other, (const_index(shape[0]), const_index(shape[1])), f"{e.name_hint}_scratch", span)
 
-    def condition(self, tiles: Sequence[Expr]) -> str:
-        """That none of the tiles is empty; nothing if that is known."""
-        return self.positive([n for e in tiles if isinstance(e.type, TileType) for n in e.type.valid])
-
     def positive(self, extents: Sequence[Expr]) -> str:
         """That none of the extents is zero; nothing if they are constants."""
         condition = ""
@@ -147,12 +142,18 @@ class TileOperations(FunctionText):
     @contextmanager
     def guarded(self, tiles: Sequence[Expr]) -> Iterator[None]:
         """What is written inside happens only if no tile is empty at run time; nothing is written if one always is."""
-        if any(const_dim(n) == 0 for e in tiles if isinstance(e.type, TileType) for n in e.type.valid):
+        with self.unless_empty([n for e in tiles if isinstance(e.type, TileType) for n in e.type.valid]):
+            yield
+
+    @contextmanager
+    def unless_empty(self, extents: Sequence[Expr]) -> Iterator[None]:
+        """What is written inside happens only if no extent is zero at run time; nothing is written if one always is."""
+        if any(const_dim(n) == 0 for n in extents):
             lines = len(self.text.lines)
             yield
             del self.text.lines[lines:]
             return
-        with self.when(self.condition(tiles)):
+        with self.when(self.positive(extents)):
             yield
 
     @contextmanager
@@ -173,6 +174,14 @@ class TileOperations(FunctionText):
             if condition and otherwise is not None:
                 self.text.otherwise()
                 otherwise()
+
+    def either_valid(self, tile: Expr, then: Callable[[], None], otherwise: Callable[[], None] | None) -> None:
+        """The first of two things if something of a tile is valid at run time, else the second."""
+        assert isinstance(tile.type, TileType)
+        if all(const_dim(n) != 0 for n in tile.type.valid):
+            self.either(self.positive(tile.type.valid), then, otherwise)
+        elif otherwise is not None:
+            otherwise()
 
     def filled(self, extents: Sequence[Expr], result: TileType, span: Span) -> None:
         """An operation is left out where an operand is empty: its result must be empty there too, or the operand never be."""
@@ -332,8 +341,8 @@ class TileOperations(FunctionText):
         t, source, pad = _tile(var), c.args[0], c.kwargs.get("pad_value", PadValue.zero)
         self.handles.define(var, span)
         padded = self.handles.retyped(var, descriptor(t).replace(pad=pad), matrix_valid(t), f"{var.name_hint}_pad", span)
-        self.either(
-            self.condition((source,)),
+        self.either_valid(
+            source,
             lambda: self.instruction("tfillpad", [self.handles.tile(source, span)], [padded], span),
             lambda: self.fill(var, pad_constant(pad, t.dtype), span),
         )

@@ -123,7 +123,7 @@ class TileText(TileOperations):
         if not whole and (not by_row or len(source) != 2):
             what = f"{op.name}: a window whose place in the tile is known at run time only has no .pto form here"
             raise NotSupportedError(what, span, "gather into rows that constants number, or into a tile in Vec")
-        with self.when(self.positive(extents)):
+        with self.unless_empty(extents):
             if whole:
                 window = self.window(out, at, place, "row", span)
                 self.instruction(op.pto, [self.partition(self.tensor(c.args[1]), source, extents)], [window], span)

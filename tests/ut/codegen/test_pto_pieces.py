@@ -88,6 +88,25 @@ def test_rows_of_a_tensor_into_a_tile(at: int) -> None:
         assert "scf.for" in ran.texts["k"]
 
 
+@pytest.mark.parametrize("valid", ["[0, 32]", "[16, 0]"])
+def test_no_rows_of_a_tensor_into_a_tile(valid: str) -> None:
+    params = f"x: {t(16, 64)}, o: pl.Out[{t(16, 32)}]"
+    body = f"""
+    acc = pl.tile.gather_row(pl.load(x, [0, 0], [16, 32]), x, [0, 0], [0, 32], [16, 32], valid_shape={valid})
+    pl.store(acc, [0, 0], o)
+    """
+    for ran in everywhere(params, body, [normal(16, 64), blank(16, 32)]):
+        assert "subview" not in ran.texts["k"]
+
+
+@pytest.mark.parametrize("valid", ["[0, 32]", "[16, 0]"])
+def test_the_fill_of_a_tile_of_which_nothing_is_valid(valid: str) -> None:
+    params = f"x: {t(16, 64)}, o: pl.Out[{t(16, 32)}]"
+    body = f"pl.store(pl.fillpad(pl.load(x, [0, 0], [16, 32], {valid}), pl.PadValue.min), [0, 0], o)"
+    for ran in everywhere(params, body, [normal(16, 64), blank(16, 32)]):
+        assert "tfillpad" not in ran.texts["k"]
+
+
 def test_one_column_of_more_axes() -> None:
     params = f"x: {t(2, 8, 1)}, o: pl.Out[{t(2, 8, 1)}]"
     everywhere(params, "pl.store(pl.load(x, [0, 0, 0], [2, 8, 1]), [0, 0, 0], o)", [normal(2, 8, 1), blank(2, 8, 1)])
