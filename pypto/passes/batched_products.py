@@ -1,8 +1,9 @@
 """Products of batches, one matrix after the other.
 
-In: a product of tiles with leading axes, while a kernel's tiles become two-dimensional.  Out: loops over the leading axes
-around a product of matrices; each product is stored where it belongs if a store is all that reads the batch, else copied
-into one tile.  An operand that was loaded for the product alone is loaded matrix by matrix.
+In: a product of tiles with leading axes, while a kernel's tiles become two-dimensional; sums of products are matrices by
+then (`batched_sums`).  Out: loops over the leading axes around a product of matrices; each product is stored where it
+belongs if a store is all that reads the batch, else copied into one tile.  An operand that was loaded for the product
+alone is loaded matrix by matrix.
 Invariant: what lies in a box beside a matrix is never valid; a tensor is read later only if nothing in the kernel writes it.
 """
 
@@ -28,10 +29,10 @@ from pypto.passes.matrix_operands import Written
 from pypto.passes.single_stores import single_stores, uses_of
 from pypto.passes.statements import statements
 
-__all__ = ["PRODUCTS", "Batches"]
+__all__ = ["PRODUCT", "SUM", "Batches", "Matrices", "flat_index", "product_box", "refuse_batch"]
 
 MAT, VEC = MemorySpace.Mat, MemorySpace.Vec
-PRODUCTS = ("tile.batch_matmul", "tile.batch_matmul_acc")
+PRODUCT, SUM = "tile.batch_matmul", "tile.batch_matmul_acc"
 Dims = tuple[Expr, ...]
 
 
@@ -43,57 +44,77 @@ class _Operand(NamedTuple):
     box: Box
 
 
+class Matrices:
+    """The matrices of the operands of a kernel's batched products, and which loads can be made again for each of them."""
+
+    def __init__(self, f: Function, names: tuple[str, ...] = (PRODUCT,)) -> None:
+        made = {s.var: s.value for s in statements(f.body) if isinstance(s, AssignStmt) and isinstance(s.value, Call)}
+        self.products = {v: c for v, c in made.items() if c.op.name in names}
+        written = Written(f) if self.products else None
+        self.loads = {v: c for v, c in made.items() if written is not None and written.can_repeat(c)}
+
+    def of(self, lo: LoopRewriter, c: Call, index: Dims, box: Box | None = None) -> list[Expr]:
+        """Both factors of the product at an index, in whole boxes: those that the product asks for, unless told."""
+        if not same_dims(_tile(c).valid[:-2], _tile(c).shape[:-2]):
+            refuse_batch(c, f"is valid in {shape_text(_tile(c).valid)}", "narrow rows and columns only, not the batch")
+        m, n = box or product_box(c)
+        a_trans, b_trans = _turned(c)
+        boxes = (1, m) if a_trans else (m, 1), (n, 1) if b_trans else (1, n)
+        sides = zip(_factors(c), (a_trans, b_trans), boxes, strict=True)
+        return [self._matrix(lo, _Operand(*side), index) for side in sides]
+
+    def _matrix(self, lo: LoopRewriter, o: _Operand, index: Dims) -> Expr:
+        """The matrix of an operand that belongs to an index of the result."""
+        t = _tile(o.value)
+        batch = t.shape[:-2]
+        aligned = index[len(index) - len(batch) :]
+        own = tuple(const_index(0) if arith.is_const(n, 1) else i for n, i in zip(batch, aligned, strict=True))
+        load = self.loads.get(o.value) if isinstance(o.value, Var) else None
+        made = _window(lo, o, own) if load is None else _loaded(lo, load, own, o.box)
+        if not o.turned:
+            return made
+        if _tile(made).memory_space is not MAT:
+            made = lo.emit("tile.move", (made,), {"target_memory": MAT}, "mat")
+        return lo.emit("tile.transpose_view", (made,), None, "turned")
+
+
 class Batches:
     """The batched products of a kernel: which of them are stored as they are, and what is loaded for them alone."""
 
     def __init__(self, f: Function) -> None:
-        made = {s.var: s.value for s in statements(f.body) if isinstance(s, AssignStmt) and isinstance(s.value, Call)}
-        products = {v: c for v, c in made.items() if c.op.name in PRODUCTS}
+        self.matrices = Matrices(f)
+        products = self.matrices.products
         self.any = bool(products)
         stores = single_stores(f) if products else {}
         self.stored = {v: s for v, s in stores.items() if v in products}
         self.products = {id(s): products[v] for v, s in self.stored.items()}
-        written = Written(f) if products else None
-        self.loads = {v: c for v, c in made.items() if written is not None and written.can_repeat(c)}
         operands: Counter[Var] = Counter(a for c in products.values() for a in c.args if isinstance(a, Var))
         uses = uses_of(f) if products else Counter()
-        self.dropped = frozenset(v for v in self.loads if operands[v] and operands[v] == uses[v])
+        self.dropped = frozenset(v for v in self.matrices.loads if operands[v] and operands[v] == uses[v])
 
     def expand(self, lo: LoopRewriter, c: Call, store: AssignStmt | None) -> Expr:
         """The products, emitted before the current statement: the tensor they were stored into, or the tile they make."""
         shape = _const(c)
-        # A batch of one matrix is that matrix.
-        one = prod(shape[:-2]) == 1 and all(n % 16 == 0 for n in shape[-2:])
-        sums = 1 if c.op.name == "tile.batch_matmul_acc" else 0
-        if sums and not one:
-            _refuse(c, "adds to an accumulator", "loop over the batch: acc = pl.matmul_acc(acc, a[i], b[i]), and store acc")
-        if not same_dims(_tile(c).valid[:-2], _tile(c).shape[:-2]):
-            _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "narrow rows and columns only, not the batch")
-        kinds = bool(c.kwargs.get("a_trans")), bool(c.kwargs.get("b_trans"))
-        factors = c.args[sums : sums + 2]
-        boxes = matrix_boxes(_tile(factors[0]).dtype, *kinds)
-        operands = [_Operand(v, turned, box) for v, turned, box in zip(factors, kinds, boxes, strict=True)]
 
         def product(index: Dims) -> Var:
-            matrices = [self._matrix(lo, o, index) for o in operands]
-            before, after = ([lo.expr(a) for a in part] for part in (c.args[:sums], c.args[sums + 2 :]))
-            return lo.emit("tile.matmul_acc" if sums else "tile.matmul", [*before, *matrices, *after], None, "product")
+            return lo.emit("tile.matmul", self.matrices.of(lo, c, index), None, "product")
 
         if store is not None:
             return self._stored(lo, c, store.value, product)
         rows, cols = shape[-2:]
-        if one:
+        # A batch of one matrix is that matrix.
+        if prod(shape[:-2]) == 1 and all(n % 16 == 0 for n in shape[-2:]):
             return product(tuple(const_index(0) for _ in shape[:-2]))
         whole = MakeTuple(as_dims((prod(shape[:-1]), cols)))
         start = lo.emit("tile.create", (whole,), {"dtype": _tile(c).dtype, "target_memory": VEC}, "products")
         if not same_dims(_tile(c).valid, _tile(c).shape):
-            _refuse(c, f"is valid in {shape_text(_tile(c).valid)}", "store it, or fill the operands with pl.fillpad")
+            refuse_batch(c, f"is valid in {shape_text(_tile(c).valid)}", "store it, or fill the operands with pl.fillpad")
         zero = const_index(0)
 
         def piece(index: Dims, carried: Expr) -> Expr:
             window = MakeTuple(as_dims((rows, cols)))
             made = lo.emit("tile.extract", (product(index), zero, zero, window), {"target_memory": VEC}, "product")
-            at = arith.mul(_flat(index, shape[:-2]), const_index(rows))
+            at = arith.mul(flat_index(index, shape[:-2]), const_index(rows))
             return lo.emit("tile.assemble", (carried, made, MakeTuple((at, zero))), None, "products")
 
         return _nest(lo, shape[:-2], start, piece)
@@ -110,34 +131,40 @@ class Batches:
 
         return _nest(lo, _const(c)[:-2], lo.expr(store.args[2]), piece)
 
-    # -- operands --
 
-    def _matrix(self, lo: LoopRewriter, o: _Operand, index: Dims) -> Expr:
-        """The matrix of an operand that belongs to an index of the result."""
-        t = _tile(o.value)
-        batch = t.shape[:-2]
-        aligned = index[len(index) - len(batch) :]
-        own = tuple(const_index(0) if arith.is_const(n, 1) else i for n, i in zip(batch, aligned, strict=True))
-        load = self.loads.get(o.value) if isinstance(o.value, Var) else None
-        made = self._window(lo, o, own) if load is None else _loaded(lo, load, own, o.box)
-        if not o.turned:
-            return made
-        if _tile(made).memory_space is not MAT:
-            made = lo.emit("tile.move", (made,), {"target_memory": MAT}, "mat")
-        return lo.emit("tile.transpose_view", (made,), None, "turned")
+# -- operands --
 
-    def _window(self, lo: LoopRewriter, o: _Operand, own: Dims) -> Expr:
-        """Rows of the tile that holds all matrices, copied; the vector core copies what it computed, and passes one matrix."""
-        t, flat, zero = _tile(o.value), lo.expr(o.value), const_index(0)
-        shape, valid = t.shape[-2:], t.valid[-2:]
-        at = arith.mul(_flat(own, _const(o.value)[:-2]), shape[0])
-        whole = boxed_shape(shape, o.box)
-        space = {"target_memory": MAT if t.memory_space is MAT else VEC}
-        made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), space, "matrix")
-        if not same_dims(whole, shape):
-            boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, **space}, "boxed")
-            made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
-        return lo.valid_as(made, valid, "matrix")
+
+def _factors(c: Call) -> tuple[Expr, Expr]:
+    first = 1 if c.op.name == SUM else 0
+    return c.args[first], c.args[first + 1]
+
+
+def _turned(c: Call) -> tuple[bool, bool]:
+    return bool(c.kwargs.get("a_trans")), bool(c.kwargs.get("b_trans"))
+
+
+def product_box(c: Call) -> Box:
+    """What rows and columns of a batched product are rounded up to."""
+    a, b = matrix_boxes(_tile(_factors(c)[0]).dtype, *_turned(c))
+    return max(a), max(b)
+
+
+def _window(lo: LoopRewriter, o: _Operand, own: Dims) -> Expr:
+    """Rows of the tile that holds all matrices, copied; the vector core copies what it computed, and passes one matrix."""
+    t, flat, zero = _tile(o.value), lo.expr(o.value), const_index(0)
+    rows = arith.product(t.shape[:-1]), t.shape[-1]
+    if len(_tile(flat).shape) > 2:
+        flat = lo.emit("tile.reshape", (flat, MakeTuple(rows)), None, "rows")
+    shape, valid = t.shape[-2:], t.valid[-2:]
+    at = arith.mul(flat_index(own, _const(o.value)[:-2]), shape[0])
+    whole = boxed_shape(shape, o.box)
+    space = {"target_memory": MAT if t.memory_space is MAT else VEC}
+    made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), space, "matrix")
+    if not same_dims(whole, shape):
+        boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, **space}, "boxed")
+        made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
+    return lo.valid_as(made, valid, "matrix")
 
 
 def _loaded(lo: LoopRewriter, load: Call, own: Dims, box: Box) -> Expr:
@@ -165,7 +192,8 @@ def _nest(lo: LoopRewriter, batch: tuple[int, ...], start: Expr, body: Callable[
     return along(0, (), start)
 
 
-def _flat(index: Dims, batch: Any) -> Expr:
+def flat_index(index: Dims, batch: Any) -> Expr:
+    """The number of a matrix in its batch, in row-major order."""
     at: Expr = const_index(0)
     for i, n in zip(index, batch, strict=True):
         at = arith.add(arith.mul(at, const_index(n)), i)
@@ -183,5 +211,6 @@ def _const(e: Expr) -> tuple[int, ...]:
     return dims
 
 
-def _refuse(c: Call, what: str, hint: str) -> NoReturn:
+def refuse_batch(c: Call, what: str, hint: str) -> NoReturn:
+    """The error where a product of batches that `what` has no form on matrices."""
     raise CompileError(f"{c.op.name}: a product of batches that {what} is not made", c.span, hint, code="C031")

@@ -23,7 +23,8 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, as_dims, const_dim, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
-from pypto.passes.batched_products import PRODUCTS, Batches
+from pypto.passes.batched_products import PRODUCT, Batches
+from pypto.passes.batched_sums import split_batched_sums
 from pypto.passes.begin_sums import begin_sums
 from pypto.passes.check_written import check_written
 from pypto.passes.context import PassOptions
@@ -57,7 +58,7 @@ class _Flattener(LoopRewriter):
         if s.var in self.batches.stored or s.var in self.batches.dropped:
             return None  # made where it is stored, or multiplied
         product = self.batches.products.get(id(s), s.value)
-        if isinstance(product, Call) and product.op.name in PRODUCTS:
+        if isinstance(product, Call) and product.op.name == PRODUCT:
             outer, self.span = self.span, product.span
             self.vars[s.var] = self.batches.expand(self, product, None if product is s.value else s)
             self.span = outer
@@ -274,6 +275,7 @@ def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
     needed = any(_is_nd(v) for v in definitions(f.body)) or any(_needs_scratch(c) for c in calls(f.body))
     if not needed:
         return check_written(begin_sums(keep_scratch_operands(f)))
+    f = split_batched_sums(f)
     made = narrow_acc_carries(_Flattener(f).function(f))
     check_joins(made)
     refuse_loose_accumulators(made)

@@ -220,13 +220,13 @@ def test_memories_that_hold_no_tiles(space, tmp_path):
     check(tmp_path, (body, InvalidOperationError, "P600", f"not in {space}", "pl.create_tile(", "pl.create_tensor"), arrays())
 
 
-BATCH = "acc = pl.create_tensor([2, 16, 16], dtype=pl.FP32)\no[:] = pl.matmul_acc(acc, a, b)"
+BATCH = "acc = pl.create_tensor([300, 16, 16], dtype=pl.FP32)\no[:] = pl.matmul_acc(acc, a, b)"
 
 
 @pytest.mark.parametrize(
     ("body", "batch", "code", "words", "hint"),
     [
-        (BATCH, (2,), "C031", "a product of batches that adds to an accumulator is not made", "loop over the batch"),
+        (BATCH, (300,), "C031", "that adds to 300 accumulators at once is not made", "loop over the batch"),
         ("o[:] = pl.matmul_acc(o, a, b)", (), "C010", "cannot be loaded into Acc memory", ""),
     ],
 )

@@ -105,8 +105,11 @@ def _of_batches(b: Body, of: Shaped) -> X:
     x, _ = b.block_of(dtype, (2, m, k))
     y, _ = b.block_of(dtype, (2, k, n))
     name = b.r.pick(["batch_matmul", "matmul"])
-    text = f"pl.reshape({op(b, name)}({x}, {y}, out_dtype=pl.{of.dtype}), {list(of.shape)})"
-    return X(text, f'R.reshape(R.matmul({x}, {y}, "{of.dtype}"), {list(of.shape)})', of)
+    made, said = f"{op(b, name)}({x}, {y}, out_dtype=pl.{of.dtype})", f'R.matmul({x}, {y}, "{of.dtype}")'
+    if of.dtype == "FP32" and b.r.chance(40):
+        p, _ = b.block_of(dtype, (2, m, k))
+        made, said = f"{op(b, 'matmul_acc')}({made}, {p}, {y})", f"R.matmul_acc({said}, {p}, {y})"
+    return X(f"pl.reshape({made}, {list(of.shape)})", f"R.reshape({said}, {list(of.shape)})", of)
 
 
 # -- of tiles ------------------------------------------------------------------------------------------------------------
@@ -192,6 +195,10 @@ def batches(b: Body) -> None:
     q = X(f"pl.load({y}, [0, 0, 0], [2, {k}, {n}], target_memory=pl.Mem.Mat)", f"R.value({y})")
     acc = b.define(None, f"{op(b, 'batch_matmul')}({p.kernel}, {q.kernel})", f'R.matmul({p.twin}, {q.twin}, "FP32")')
     b.scope.forget(acc)
+    for _ in range(b.r.number(0, 2)):
+        name = op(b, "batch_matmul_acc")
+        acc = b.define(None, f"{name}({acc}, {p.kernel}, {q.kernel})", f"R.matmul_acc({acc}, {p.twin}, {q.twin})")
+        b.scope.forget(acc)
     of = whole("tile", "FP32", 2 * m, n)
     _put(
         b,

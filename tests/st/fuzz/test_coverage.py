@@ -49,6 +49,8 @@ FAMILIES = {
         r"out_dtype=pl\.INT32",
         r"out_dtype=pl\.BF16",
         r"\bbatch_matmul\(",
+        r"\bbatch_matmul_acc\(",
+        r"\bmatmul_acc\(pl\.(tensor\.)?(batch_)?matmul\(",
     ],
     "sums of products": [r"init_cond=\(k", r"init_cond=True", r"init_cond=False", r"pipeline\(.*\* (16|32), (16|32), stage"],
     "products of tiles": [r"Mem\.Left", r"Mem\.Right", r"\bmatmul_bias\(", r"\bgemv\(", r"\bgemv_acc\(", r"\bgemv_bias\("],
@@ -76,7 +78,6 @@ NOT_DRAWN = {
     **dict.fromkeys(("make_context", "async_prefetch", "session", "wait"), _ALONE),
     "syncall": "blocks that wait for each other are no task for the twin: programs/test_barriers.py has them",
     "alloc": "only printed programs say it",
-    "batch_matmul_acc": "it is refused, with a loop as its remedy",
     **dict.fromkeys((d.name for d in pipes.DSL), _PIPES),
 }
 

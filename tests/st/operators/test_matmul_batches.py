@@ -6,7 +6,7 @@ from lab import everywhere
 from test_matmul import a_turned, b_turned, both_turned, halves, mm, out
 
 import pypto.language as pl
-from pypto.errors import CompileError, Error
+from pypto.errors import Error
 
 
 def whole(*shape, dtype=np.float32):
@@ -122,22 +122,6 @@ def test_batches_of_tiles():
     a, b = whole(3, 16, 64), whole(3, 64, 32)
     *_, o = everywhere(of_tiles, a, b, out(3, 16, 32))
     np.testing.assert_array_equal(o, product(a, b))
-
-
-@pl.jit
-def accumulated(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        x = pl.load(a, [0, 0, 0], [3, 16, 64], target_memory=pl.Mem.Mat)
-        y = pl.load(b, [0, 0, 0], [3, 64, 32], target_memory=pl.Mem.Mat)
-        c = pl.tile.batch_matmul(x, y)
-        pl.store(pl.tile.batch_matmul_acc(c, x, y), [0, 0, 0], o)
-    return o
-
-
-def test_accumulators_of_batches_are_refused():
-    with pytest.raises(CompileError) as e:
-        accumulated(whole(3, 16, 64), whole(3, 64, 32), out(3, 16, 32))
-    assert all(w in str(e.value) for w in ("batch_matmul_acc(c, x, y)", "loop", "pl.matmul_acc(acc, a[i], b[i])"))
 
 
 def test_batches_that_do_not_broadcast():
