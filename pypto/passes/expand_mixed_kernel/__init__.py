@@ -76,7 +76,7 @@ def _side(f: Function, core: Core, body: Stmt, pipe: Pipe | None) -> Function:
         body = with_setup(f, core, body, pipe)
     params = tuple(Var(p.name_hint, p.type, p.span) for p in f.params)
     body, _ = deep_clone(body, dict(zip(f.params, params, strict=True)))
-    if not isinstance(flatten_to_stmts(body)[-1], ReturnStmt):
+    if not any(isinstance(s, ReturnStmt) for s in flatten_to_stmts(body)[-1:]):
         body = seq((body, ReturnStmt((), f.span)), body.span)
     made = Function(side_name(f.name, core), params, (), body, f.span, _TYPES[core], attrs=f.attrs.without("split"))
     found = accesses(body, Flow().roots(made))

@@ -375,3 +375,27 @@ def test_what_cannot_be_told_apart_has_no_text_and_runs(planner: MemoryPlanner) 
     assert why.location is not None
     with pytest.raises(type(why)):
         made.shown()
+
+
+# -- a core without work --
+
+
+@pl.jit
+def product_for_nobody(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        _unread = pl.matmul(a, b, out_dtype=pl.FP32)
+        o = pl.assemble(o, pl.neg(a), [0, 0])  # not returned: the kernel ends without a return
+
+
+@pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
+def test_a_core_may_have_nothing_to_do(platform: str) -> None:
+    options = PassOptions(platform=platform)
+    args = [normal(16, 16), normal(16, 16, seed=1), np.zeros((16, 16), F32)]
+    low = lower(program(product_for_nobody, args), options)
+    split = split_program(low.whole, options)
+    ran = run_text(split, "product_for_nobody", args, True, chip_of(platform).name)
+    same_bits(args[2:], [-args[0]], "the other core")
+    assert not ran.refused
+    assert ran.executed["tmatmul"] == 0
+    (text,) = device_text(low.host, options, False, low.whole).modules.values()
+    assert text.count("pto.kernel_kind<cube>") == text.count("pto.kernel_kind<vector>") == 1
