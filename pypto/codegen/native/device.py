@@ -19,6 +19,7 @@ from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.independence import loop_to_share, why_blocks_meet, why_trips_meet
 from pypto.codegen.native.pipes import HEADER
 from pypto.codegen.native.scalars import C_TYPES
+from pypto.codegen.native.streaming import Streams
 from pypto.codegen.native.structure import Base
 from pypto.codegen.native.writer import Writer
 from pypto.enums import FunctionIRStage, MemorySpace
@@ -105,13 +106,12 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         parameters += ["const int64_t pp_share", "const int64_t pp_shares"]
     e = Emitter(w, names, sites, offsets, total, optimize, functions)
     e.shared = shared
+    if optimize and not waits:
+        e.streams = Streams(block, (*function.params, *symbols), b.block, b.blocks)
     stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
     w.line(f"/* {function.name}: {stage} stage */")
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
-        w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
-        _lane(b, names, w, functions)
-        e.block(block)
-        w.line("return 0;")
+        _body(e, b, block)
     apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"
     apart = "they wait for each other" if waits else apart
     if shared is not None or waits or apart is None:
@@ -148,6 +148,18 @@ def _offsets(b: Base) -> tuple[dict[MemorySpace, int], int]:
         offsets[space] = total
         total += (b.used[space] + 63) // 64 * 64
     return offsets, total
+
+
+def _body(e: Emitter, b: Base, block: flow.Block) -> None:
+    """What the function does, between the flags of stores past the caches and the wait for them."""
+    e.w.line("(void)call, (void)mem, (void)pp_block, (void)pp_blocks;")
+    _lane(b, e.names, e.w, e.functions)
+    begin = len(e.w.lines)
+    e.block(block)
+    if e.streams is not None:
+        e.w.insert(begin, e.streams.begin(e.expr, e.values))
+        e.w.all(e.streams.end())
+    e.w.line("return 0;")
 
 
 def _lane(b: Base, names: Names, w: Writer, functions: LaneFunctions) -> None:

@@ -33,6 +33,7 @@ from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import OTHER, Group, form_groups
 from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
+from pypto.codegen.native.streaming import HEADER, Streams
 from pypto.codegen.native.uses import reads
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
@@ -129,6 +130,7 @@ class Emitter:
         self.order = 0
         self.loops: list[object] = []
         self.shared: ForItem | None = None  # the loop of which a call does one share
+        self.streams: Streams | None = None  # None: every store is an ordinary one
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names.of)
@@ -146,6 +148,15 @@ class Emitter:
         self.scratch_at += (size + 63) // 64 * 64
         self.scratch_high = max(self.scratch_high, self.scratch_at)
         return f"mem + {at}"
+
+    def past(self, v: View, rows: Expr, cols: Expr) -> str | None:
+        """The flag that says whether a store into a view, written here, goes past the caches; None: it does not."""
+        if self.streams is None:
+            return None
+        flag = self.streams.flag(v, rows, cols, self.loops, self.values, self.names.fresh)
+        if flag is not None:
+            self.functions.headers.setdefault(HEADER)
+        return flag
 
     # -- blocks --
 
@@ -337,7 +348,7 @@ class Emitter:
         self.w.line("/* " + ", ".join(op.name for op in members) + " */")
         before = self.scratch_at
         first = members[0]
-        emitter = GroupEmitter(self.w, run, g, self.names.of, self.base, self.scratch, self.functions)
+        emitter = GroupEmitter(self.w, run, g, self.names.of, self.base, self.scratch, self.functions, self.past)
         if isinstance(first, Outside):
             self.outside(first)
         elif isinstance(first, Copies):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pypto.codegen.native import emit_reduce
+from pypto.codegen.native import emit_reduce, emit_stream
 from pypto.codegen.native.access import LaneOp, Operand, ReduceOp, View, disjoint, same_mapping
 from pypto.codegen.native.flow import Run
 from pypto.codegen.native.functions import LaneFunctions
@@ -44,9 +44,11 @@ class GroupEmitter:
         base: Callable[[View], str],
         scratch: Callable[[int], str],
         functions: LaneFunctions,
+        past: Callable[[View, Expr, Expr], str | None],
     ) -> None:
         self.w, self.run, self.group, self.names = w, run, group, names
-        self.base, self.scratch, self.functions = base, scratch, functions
+        self.base, self.scratch, self.functions, self.past = base, scratch, functions, past
+        self.lines: dict[int, str] = {}  # stored operation -> the element of a line that takes its value here
         self.pointers: list[tuple[View, bool, str]] = []
         self.values: dict[int, str] = {}  # operation -> the register that holds its value here
         self.where = {p.at: (n, p) for n, s in enumerate(group.steps) for p in s.ops}
@@ -101,14 +103,21 @@ class GroupEmitter:
     def phase(self, n: int, step: Step, var: str, count: str, row: str) -> None:
         reductions = [p.at for p in step.ops if p.kind == REDUCE_ROW]
         if not reductions:
-            if self.independent(step):
-                self.w.line("PP_LANES")
-            with self.w.block(f"for (int64_t {var} = 0; {var} < {count}; ++{var})"):
-                for p in step.ops:
-                    self.w.all(self.lane(p, row, var))
+            if not emit_stream.phase(self, step, var, count, row):
+                self.columns(step, f"int64_t {var} = 0; {var} < {count}", var, row)
             return
         cols = const_dim(step.cols) if step.cols is not None else None
         emit_reduce.rows_in_lanes(self, step, reductions, count, cols, self.independent(step))
+
+    def columns(self, step: Step, range_: str, var: str, row: str, at: str = "") -> None:
+        """A loop over columns: `range_` declares and bounds `var`; `at` is the column, where that is another number."""
+        if self.independent(step):
+            self.w.line("PP_LANES")
+        with self.w.block(f"for ({range_}; ++{var})"):
+            if at:
+                self.w.line(f"const int64_t {at};")
+            for p in step.ops:
+                self.w.all(self.lane(p, row, at.partition(" = ")[0] or var))
 
     # -- lanes --
 
@@ -126,7 +135,7 @@ class GroupEmitter:
         lines = [f"const {LANE_C[op.program.result_type]} {name} = {result};"]
         self.values[p.at] = name
         if p.at in self.group.stored:
-            lines.append(f"{self.at(op.dst, p.turned, row, col, FULL)} = {name};")
+            lines.append(f"{self.lines.get(p.at) or self.at(op.dst, p.turned, row, col, FULL)} = {name};")
         return lines
 
     def operand(self, p: Placed, o: Operand, position: int, row: str, col: str) -> str:

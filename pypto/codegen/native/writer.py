@@ -22,6 +22,10 @@ class Writer:
         for text in lines:
             self.line(text)
 
+    def insert(self, at: int, lines: Iterable[str]) -> None:
+        """Lines in front of line `at`, as far in as what is written now."""
+        self.lines[at:at] = ["    " * self.depth + text for text in lines]
+
     @contextmanager
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
         self.line(head + " {" if head else "{")

@@ -323,6 +323,9 @@ PP_INLINE int64_t pp_bytes(int64_t bytes, int64_t extent)
 /* Leaves the values for the message; the result of the kernel is 1 + the index of the site. */
 static int64_t __attribute__((noinline, cold, unused)) pp_fault(pypto_call *call, int64_t site, int64_t a, int64_t b, int64_t c)
 {
+#if defined(__x86_64__)
+    __builtin_ia32_sfence(); /* for stores past the caches, which the end of the kernel would wait for */
+#endif
     call->fault[0] = a;
     call->fault[1] = b;
     call->fault[2] = c;

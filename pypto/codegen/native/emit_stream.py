@@ -1,0 +1,118 @@
+"""A phase whose results leave for tensors, written so that whole lines can bypass the caches.
+
+In: a phase without reductions.  Out: lines of C, or nothing if its stores are to be ordinary ones.  The phase's body is
+written twice: for single elements, and for the elements of a line, whose results go to arrays that compilers keep in
+registers.  Invariant: every element is computed and stored once, in either form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pypto.codegen.native.access import LaneOp, View
+from pypto.codegen.native.groups import ELEMENT, Placed, Step
+from pypto.codegen.native.lanes_c import LANE_C
+from pypto.codegen.native.streaming import LINE
+from pypto.dtypes import DataType
+from pypto.ir import arith
+from pypto.ir.expr import Expr
+from pypto.ir.lanes import lane_type
+from pypto.ir.opdef import FULL
+from pypto.ir.shaped import const_dim
+
+if TYPE_CHECKING:
+    from pypto.codegen.native.emit_group import GroupEmitter
+
+__all__ = ["phase"]
+
+MOST_WORK = 96  # instructions for an element: with more, arithmetic takes longer than memory, and the C compiler twice as long
+LONG_ROW = 1024  # bytes from which on a row's ends, which are parts of lines, do not matter
+
+
+class Out(NamedTuple):
+    """A stored operation of the phase, and the flag of its stores."""
+
+    placed: Placed
+    view: View
+    flag: str
+
+
+def phase(e: GroupEmitter, step: Step, var: str, count: str, row: str) -> bool:
+    """Write the phase; False, and nothing written, where stores past the caches make no sense."""
+    outs = _outs(e, step)
+    if not outs:
+        return False
+    narrowest = min(outs, key=lambda o: _size(o.view.dtype))
+    size = _size(narrowest.view.dtype)
+    whole = _columns(e, step)
+    flags = " & ".join(dict.fromkeys(o.flag for o in outs))
+    if whole is not None and whole * size < LONG_ROW:
+        if whole * size % LINE:
+            return False
+        lines = " && ".join([f"({flags})", *(f"pp_is_line({_address(e, o, row, '0')})" for o in outs)])
+        with e.w.block(f"if ({lines})", tail="} else {"):
+            _lines(e, step, outs, f"int64_t {var} = 0", var, count, LINE // size, row)
+        e.w.depth += 1
+        e.columns(step, f"int64_t {var} = 0; {var} < {count}", var, row)
+        e.w.depth -= 1
+        e.w.line("}")
+        return True
+    with e.w.block(""):
+        e.w.line(f"int64_t {var} = 0, each = pp_first_part({flags}, {_address(e, narrowest, row, '0')}, {count}, {size});")
+        for o in outs:
+            if o is not narrowest:
+                e.w.line(f"each = pp_is_line({_address(e, o, row, 'each')}) ? each : 0;")
+        with e.w.block("if (each)"):
+            _lines(e, step, outs, "", var, count, LINE // size, row)
+        e.columns(step, f"; {var} < {count}", var, row)
+    return True
+
+
+def _outs(e: GroupEmitter, step: Step) -> list[Out]:
+    """The results that leave by rows of a tensor; nothing if one of them had better stay in the caches."""
+    outs, work = [], 0
+    for p in step.ops:
+        op = e.run.ops[p.at]
+        if not isinstance(op, LaneOp) or p.kind != ELEMENT:
+            return []
+        work += sum(i.op != "const" for i in op.program.instrs)
+        if p.at in e.group.stored and not op.dst.root.on_chip:
+            flag = e.past(op.dst, op.rows, op.cols) if arith.is_const(_column(op.dst, p), 1) else None
+            if flag is None:
+                return []
+            outs.append(Out(p, op.dst, flag))
+    return outs if work <= MOST_WORK and e.independent(step) else []
+
+
+def _column(v: View, p: Placed) -> Expr:
+    return v.row if p.turned else v.col
+
+
+def _columns(e: GroupEmitter, step: Step) -> int | None:
+    """Elements of a row, if that is known; of a tile without gaps, its rows are one."""
+    assert step.cols is not None
+    cols = arith.mul(e.group.rows, step.cols) if e.is_flat() else step.cols
+    return const_dim(cols)
+
+
+def _size(dtype: DataType) -> int:
+    return dtype.get_byte()
+
+
+def _address(e: GroupEmitter, o: Out, row: str, col: str) -> str:
+    return f"&{e.at(o.view, o.placed.turned, row, col, FULL)}"
+
+
+def _lines(e: GroupEmitter, step: Step, outs: list[Out], begin: str, var: str, count: str, line: int, row: str) -> None:
+    """The loop over whole lines of `line` elements; the first time, only `each` of them are stored."""
+    advance = f"{var} += {line}" if begin else f"{var} += each, each = {line}"
+    with e.w.block(f"for ({begin}; {var} + {line} <= {count}; {advance})"):
+        for n, o in enumerate(outs):
+            e.w.line(f"{LANE_C[lane_type(o.view.dtype)]} line{n}[{line}] __attribute__((aligned({LINE})));")
+            e.lines[o.placed.at] = f"line{n}[l]"
+        e.columns(step, f"int64_t l = 0; l < {line}", "l", row, f"x = {var} + l")
+        for n, o in enumerate(outs):
+            size = _size(o.view.dtype)
+            part = line * size if begin else f"each * {size}"
+            e.w.line(f"pp_store_lines({_address(e, o, row, var)}, line{n}, {part}, {line * size});")
+            del e.lines[o.placed.at]
