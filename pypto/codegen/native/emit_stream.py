@@ -1,7 +1,7 @@
 """A phase whose results leave for tensors, written so that whole lines can bypass the caches.
 
 In: a phase without reductions.  Out: lines of C, or nothing if its stores are to be ordinary ones.  The phase's body is
-written twice: for single elements, and for the elements of a line, whose results go to arrays that compilers keep in
+written for single elements, and again for the elements of a line, whose results go to arrays that compilers keep in
 registers.  Invariant: every element is computed and stored once, in either form.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["phase"]
 
-MOST_WORK = 96  # instructions for an element: with more, arithmetic takes longer than memory, and the C compiler twice as long
+MOST_WORK = 64  # instructions for an element: with more, arithmetic takes longer than memory, and the C compiler too
 LONG_ROW = 1024  # bytes from which on a row's ends, which are parts of lines, do not matter
 
 
@@ -58,12 +58,14 @@ def phase(e: GroupEmitter, step: Step, var: str, count: str, row: str) -> bool:
         e.w.line("}")
         return True
     with e.w.block(""):
-        e.w.line(f"int64_t {var} = 0, each = pp_first_part({flags}, {_address(e, narrowest, row, '0')}, {count}, {size});")
+        e.w.line(f"int64_t {var} = 0, before = pp_before_lines({flags}, {_address(e, narrowest, row, '0')}, {count}, {size});")
         for o in outs:
             if o is not narrowest:
-                e.w.line(f"each = pp_is_line({_address(e, o, row, 'each')}) ? each : 0;")
-        with e.w.block("if (each)"):
-            _lines(e, step, outs, "", var, count, LINE // size, row)
+                e.w.line(f"before = before >= 0 && pp_is_line({_address(e, o, row, 'before')}) ? before : -1;")
+        with e.w.block("if (before >= 0)"):
+            with e.w.block("if (before > 0)"):
+                _line(e, step, outs, "0", LINE // size, row, "pp_store_bytes({to}, {line}, before * {size})")
+            _lines(e, step, outs, f"{var} = before", var, count, LINE // size, row)
         e.columns(step, f"; {var} < {count}", var, row)
     return True
 
@@ -103,16 +105,19 @@ def _address(e: GroupEmitter, o: Out, row: str, col: str) -> str:
     return f"&{e.at(o.view, o.placed.turned, row, col, FULL)}"
 
 
-def _lines(e: GroupEmitter, step: Step, outs: list[Out], begin: str, var: str, count: str, line: int, row: str) -> None:
-    """The loop over whole lines of `line` elements; the first time, only `each` of them are stored."""
-    advance = f"{var} += {line}" if begin else f"{var} += each, each = {line}"
-    with e.w.block(f"for ({begin}; {var} + {line} <= {count}; {advance})"):
-        for n, o in enumerate(outs):
-            e.w.line(f"{LANE_C[lane_type(o.view.dtype)]} line{n}[{line}] __attribute__((aligned({LINE})));")
-            e.lines[o.placed.at] = f"line{n}[l]"
-        e.columns(step, f"int64_t l = 0; l < {line}", "l", row, f"x = {var} + l")
-        for n, o in enumerate(outs):
-            size = _size(o.view.dtype)
-            part = line * size if begin else f"each * {size}"
-            e.w.line(f"pp_store_lines({_address(e, o, row, var)}, line{n}, {part}, {line * size});")
-            del e.lines[o.placed.at]
+def _lines(e: GroupEmitter, step: Step, outs: list[Out], begin: str, var: str, count: str, each: int, row: str) -> None:
+    """The loop over whole lines of `each` elements."""
+    with e.w.block(f"for ({begin}; {var} + {each} <= {count}; {var} += {each})"):
+        _line(e, step, outs, var, each, row, f"pp_store_lines({{to}}, {{line}}, {each} * {{size}})")
+
+
+def _line(e: GroupEmitter, step: Step, outs: list[Out], at: str, each: int, row: str, store: str) -> None:
+    """The elements of a line, from column `at` on, and the call that stores them."""
+    for n, o in enumerate(outs):
+        e.w.line(f"{LANE_C[lane_type(o.view.dtype)]} line{n}[{each}] __attribute__((aligned({LINE})));")
+        e.lines[o.placed.at] = f"line{n}[l]"
+    e.columns(step, f"int64_t l = 0; l < {each}", "l", row, f"x = {at} + l")
+    for n, o in enumerate(outs):
+        call = store.format(to=_address(e, o, row, at), line=f"line{n}", size=_size(o.view.dtype))
+        e.w.line(f"{call};")
+        del e.lines[o.placed.at]

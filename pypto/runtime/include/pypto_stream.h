@@ -31,13 +31,13 @@ PP_INLINE bool pp_is_line(const void *at)
     return (uintptr_t)at % PP_LINE == 0;
 }
 
-/* Elements of a row that come before its second line, or are its first one; 0 if the row is better stored as usual: the parts
- * of lines at the ends of a short row cost more than is gained. */
-PP_INLINE int64_t pp_first_part(bool past, const void *row, int64_t count, int64_t size)
+/* Elements of a row in front of its first line; -1 if the row is better stored as usual: the parts of lines at the ends of a
+ * short row cost more than is gained. */
+PP_INLINE int64_t pp_before_lines(bool past, const void *row, int64_t count, int64_t size)
 {
     int64_t before = (int64_t)(-(uintptr_t)row % PP_LINE), bytes = count * size;
     bool whole = before == 0 && bytes % PP_LINE == 0;
-    return past && (whole || bytes >= PP_LONG_ROW) ? (before ? before : PP_LINE) / size : 0;
+    return past && (whole || bytes >= PP_LONG_ROW) ? before / size : -1;
 }
 
 PP_INLINE void pp_store_bytes(void *to, const void *from, int64_t bytes)
@@ -54,14 +54,10 @@ typedef long long pp_past __attribute__((vector_size(32), may_alias));
 typedef long long pp_past __attribute__((vector_size(16), may_alias));
 #endif
 
-/* Whole lines, both addresses being those of lines, or else the first bytes of them. */
-PP_INLINE void pp_store_lines(void *to, const void *from, int64_t bytes, int64_t whole)
+/* Whole lines; both addresses are those of lines. */
+PP_INLINE void pp_store_lines(void *to, const void *from, int64_t bytes)
 {
-    if (bytes < whole) {
-        pp_store_bytes(to, from, bytes);
-        return;
-    }
-    for (int64_t i = 0; i < whole / (int64_t)sizeof(pp_past); ++i) {
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof(pp_past); ++i) {
         pp_past *const at = (pp_past *)to + i, value = ((const pp_past *)from)[i];
 #if defined(__clang__)
         __builtin_nontemporal_store(value, at);
@@ -82,9 +78,8 @@ PP_INLINE void pp_past_end(bool past)
     }
 }
 #else
-PP_INLINE void pp_store_lines(void *to, const void *from, int64_t bytes, int64_t whole)
+PP_INLINE void pp_store_lines(void *to, const void *from, int64_t bytes)
 {
-    (void)whole;
     pp_store_bytes(to, from, bytes);
 }
 
