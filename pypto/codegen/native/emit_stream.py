@@ -2,7 +2,7 @@
 
 In: a phase without reductions.  Out: lines of C, or nothing if its stores are to be ordinary ones.  The phase's body is
 written for single elements, and again for the elements of a line, whose results go to arrays that compilers keep in
-registers.  Invariant: every element is computed and stored once, in either form.
+registers.  Invariant: every element is stored once, in either form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pypto.codegen.native.lanes_c import LANE_C
 from pypto.codegen.native.streaming import LINE
 from pypto.dtypes import DataType
 from pypto.ir import arith
-from pypto.ir.expr import Expr
 from pypto.ir.lanes import lane_type
 from pypto.ir.opdef import FULL
 from pypto.ir.shaped import const_dim
@@ -39,16 +38,18 @@ class Out(NamedTuple):
 
 def phase(e: GroupEmitter, step: Step, var: str, count: str, row: str) -> bool:
     """Write the phase; False, and nothing written, where stores past the caches make no sense."""
-    outs = _outs(e, step)
+    leaving = _leaving(e, step)
+    if not leaving:
+        return False
+    size = min(_size(e.run.ops[p.at].dst.dtype) for p in leaving)
+    whole = _columns(e, step)
+    short = whole is not None and whole * size < LONG_ROW
+    outs = [] if short and whole is not None and whole * size % LINE else _outs(e, leaving)
     if not outs:
         return False
     narrowest = min(outs, key=lambda o: _size(o.view.dtype))
-    size = _size(narrowest.view.dtype)
-    whole = _columns(e, step)
     flags = " & ".join(dict.fromkeys(o.flag for o in outs))
-    if whole is not None and whole * size < LONG_ROW:
-        if whole * size % LINE:
-            return False
+    if short:
         lines = " && ".join([f"({flags})", *(f"pp_is_line({_address(e, o, row, '0')})" for o in outs)])
         with e.w.block(f"if ({lines})", tail="} else {"):
             _lines(e, step, outs, f"int64_t {var} = 0", var, count, LINE // size, row)
@@ -70,24 +71,32 @@ def phase(e: GroupEmitter, step: Step, var: str, count: str, row: str) -> bool:
     return True
 
 
-def _outs(e: GroupEmitter, step: Step) -> list[Out]:
-    """The results that leave by rows of a tensor; nothing if one of them had better stay in the caches."""
-    outs, work = [], 0
+def _leaving(e: GroupEmitter, step: Step) -> list[Placed]:
+    """What leaves for tensors by rows; nothing if the phase is not one of plain elements, or much work for each."""
+    leaving, work = [], 0
     for p in step.ops:
         op = e.run.ops[p.at]
         if not isinstance(op, LaneOp) or p.kind != ELEMENT:
             return []
         work += sum(i.op != "const" for i in op.program.instrs)
         if p.at in e.group.stored and not op.dst.root.on_chip:
-            flag = e.past(op.dst, op.rows, op.cols) if arith.is_const(_column(op.dst, p), 1) else None
-            if flag is None:
+            if not arith.is_const(op.dst.row if p.turned else op.dst.col, 1):
                 return []
-            outs.append(Out(p, op.dst, flag))
-    return outs if work <= MOST_WORK and e.independent(step) else []
+            leaving.append(p)
+    return leaving if work <= MOST_WORK and e.independent(step) else []
 
 
-def _column(v: View, p: Placed) -> Expr:
-    return v.row if p.turned else v.col
+def _outs(e: GroupEmitter, leaving: list[Placed]) -> list[Out]:
+    """What leaves, with flags; nothing if one of them had better stay in the caches."""
+    outs = []
+    for p in leaving:
+        op = e.run.ops[p.at]
+        assert isinstance(op, LaneOp)
+        flag = e.past(op.dst, op.rows, op.cols)
+        if flag is None:
+            return []
+        outs.append(Out(p, op.dst, flag))
+    return outs
 
 
 def _columns(e: GroupEmitter, step: Step) -> int | None:
