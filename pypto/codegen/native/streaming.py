@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native.access import Exchange, ForItem, Item, Root, ScalarDef, View
-from pypto.codegen.native.flow import Block, Nested, Run, reads
+from pypto.codegen.native.flow import Block, Nested, Run
+from pypto.codegen.native.uses import reads
 from pypto.ir import arith
 from pypto.ir.expr import Expr, Var
 from pypto.ir.rewrite import free_vars, substitute
