@@ -122,6 +122,9 @@ NUM_THREADS = Option(
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True
 )
+DUMP = Option(
+    "PYPTO_DUMP", _directory, "", "directory in which each compilation leaves its passes, C, .pto texts and report; default: none"
+)
 EMIT_PTO_LOC = Option(
     "PYPTO_EMIT_PTO_LOC",
     lambda text: _choice("0", "1")(text) == "1",

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["add_inspect", "add_lower", "add_options", "common", "context"]
 
 _TENSOR, _MEMORY_MAP = "tensor", "memory-map"
-_STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", "ptoas", _MEMORY_MAP)
+_STAGES = (_TENSOR, "tile_ir", "buffer_ir", "c", "pto", "ptoas", "report", _MEMORY_MAP)
 _PLANNERS = ("pypto", "dsa_rp", "ptoas")
 
 
 def add_inspect(commands: Any) -> None:
     p = commands.add_parser("inspect", help="show a stage of a kernel, or what lives where in on-chip memory")
     common(p)
-    stages = "tensor: before any pass; tile_ir: planned tiles; buffer_ir: the final program (default); c: the generated C"
+    stages = "tensor: before any pass; tile_ir: planned tiles; buffer_ir: the final program (default); c: the C; report: loops"
     p.add_argument("--stage", choices=_STAGES, help=stages)
     p.add_argument("--memory-map", action="store_true", help="the same as --stage memory-map")
     p.add_argument("--html", metavar="OUT.html", type=Path, help="write the memory map as a page instead of printing it")
@@ -87,7 +87,7 @@ def _inspect(a: argparse.Namespace) -> None:
             return
         if stage == _TENSOR:
             text = kernel.specialize(*args, **keywords).as_python()
-        elif stage == "pto":
+        elif stage in ("pto", "report"):
             text = kernel.inspect(stage, *args, **keywords)
         else:
             made = kernel.compile if a.platform is None or runs_here(a.platform) else kernel.generate

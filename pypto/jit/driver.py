@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pypto.codegen.native.unit import NativeUnit, Parameter, generate
 from pypto.codegen.native.unit import Site as CodeSite
+from pypto.config import DUMP
 from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
@@ -37,6 +38,9 @@ from pypto.runtime.record import Record
 from pypto.runtime.store import Store
 from pypto.runtime.toolchain import Toolchain
 from pypto.target import require_host
+
+if TYPE_CHECKING:
+    from pypto.jit.dumping import Dumping
 
 __all__ = ["build", "build_specialized", "device_files", "lower_request", "parse_request", "specialize"]
 
@@ -134,7 +138,8 @@ def build_specialized(
 ) -> None:
     """As `build`, of a request that the frontend is done with."""
     require_host(request.options.platform)
-    lowered = lower_specialized(request, watch)
+    dump = _dumping(request)
+    lowered = lower_specialized(request, watch if dump is None else _both(watch, dump.after))
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
     try:
         unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
@@ -147,6 +152,26 @@ def build_specialized(
     for name, data in files.items():
         with open(os.path.join(directory, name), "wb") as f:
             f.write(data)
+    if dump is not None:
+        dump.finish(lowered, unit, files, addressed)
+
+
+def _dumping(request: Specialized) -> Dumping | None:
+    root = DUMP.get()
+    if not root:
+        return None
+    from pypto.jit.dumping import Dumping
+
+    return Dumping(request, root)
+
+
+def _both(first: Watcher | None, second: Watcher) -> Watcher:
+    def watch(number: int, p: Pass, program: Program) -> None:
+        if first is not None:
+            first(number, p, program)
+        second(number, p, program)
+
+    return watch
 
 
 def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | None, directory: str) -> dict[str, bytes]:

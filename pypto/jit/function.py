@@ -218,17 +218,18 @@ class JITFunction:
 
     @_shortly
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
-        """A stage as text ("c", "tile_ir", "buffer_ir", "pto", "ptoas"), for these arguments or for what was compiled last.
+        """A stage as text ("c", "tile_ir", "buffer_ir", "pto", "ptoas", "report"), for these arguments or what was compiled last.
 
-        The text for the assembler, "pto", needs no C compiler, and no arguments where the annotations say all.
+        The text for the assembler, "pto", and the report need no C compiler, and no arguments where the annotations say all.
         """
         if not isinstance(stage, str):
             what = f"inspect() takes the name of a stage first, got {type(stage).__name__}"
-            raise ArgumentTypeError(what, hint=f'{self.__name__}.inspect("c", ...); also "tile_ir", "buffer_ir", "pto", "ptoas"')
-        if stage == "pto" and (args or kwargs or self._last is None):
-            from pypto.jit.inspection import pto_text
+            raise ArgumentTypeError(what, hint=f'{self.__name__}.inspect("c", ...); also "tile_ir", "buffer_ir", "pto", "report"')
+        if stage in ("pto", "report") and (args or kwargs or self._last is None):
+            from pypto.jit.inspection import pto_text, report_text
 
-            return pto_text(self._request(self._arguments(args, kwargs), config))
+            show = pto_text if stage == "pto" else report_text
+            return show(self._request(self._arguments(args, kwargs), config))
         if not runs_here(_options(config).platform) and (args or kwargs or self._last is None):
             return self.generate(*args, config=config, **kwargs).inspect(stage)
         if args or kwargs:

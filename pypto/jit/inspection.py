@@ -1,4 +1,4 @@
-"""What a request comes to, looked at: the memory map of its final program, and its text for the assembler."""
+"""What a request comes to, looked at: its memory map, its text for the assembler, and what its native code does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pypto.debug.memory_map import MemoryMap
     from pypto.jit.driver import LoweredRequest
 
-__all__ = ["map_memory", "pto_text"]
+__all__ = ["map_memory", "pto_text", "report_text"]
 
 
 def map_memory(request: Request | ProgramRequest) -> MemoryMap:
@@ -32,6 +32,18 @@ def pto_text(request: Request | ProgramRequest) -> str:
 
     lowered = _lowered(request)
     return device_text(lowered.host, request.options, EMIT_PTO_LOC.get(), lowered.whole).shown()
+
+
+def report_text(request: Request | ProgramRequest) -> str:
+    """For each kernel, the loops of its native code, what they move and compute, and what keeps them apart."""
+    from pypto.codegen.native.report import report
+    from pypto.codegen.native.unit import generate
+
+    lowered = _lowered(request)
+    addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
+    unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
+    kernels = report(lowered.host, unit, lowered.stays, addressed=addressed)
+    return "\n\n".join(k.text() for k in kernels) + "\n"
 
 
 def _lowered(request: Request | ProgramRequest) -> LoweredRequest:

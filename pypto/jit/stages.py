@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "STAYS", "TEXTLESS", "Stages"]
 
-STAGES = ("c", "tile_ir", "buffer_ir", "pto", "ptoas")
+STAGES = ("c", "tile_ir", "buffer_ir", "pto", "ptoas", "report")
 STAYS = "stays.record"  # of an artifact: kernels that are not buffers, and why
 TEXTLESS = "textless.record"  # kernels without a text for the assembler, and why
 
@@ -70,7 +70,8 @@ class Stages:
 
     def inspect(self, stage: str) -> str:
         """The text of a stage: "c", "tile_ir" (planned tiles), "buffer_ir" (the final program), "pto" (for the assembler),
-        "ptoas" (what the assembler made of that, or why there is nothing).
+        "ptoas" (what the assembler made of that, or why there is nothing), "report" (the loops of the C: what they move and
+        compute, and what keeps them apart).
 
         In the final program a comment above each kernel that is not made of buffers says why.
         """
@@ -82,6 +83,10 @@ class Stages:
             return pto_text(self._request)
         if stage == "ptoas":
             return self._assembled()
+        if stage == "report":
+            from pypto.jit.inspection import report_text
+
+            return report_text(self._request)
         if stage not in STAGES:
             what = f"unknown stage {stage!r}: expected one of {', '.join(STAGES)}"
             raise ArgumentValueError(what, hint=f"inspect({STAGES[0]!r}), for example")

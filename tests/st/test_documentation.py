@@ -63,7 +63,8 @@ def stages(module: ModuleType) -> dict[str, str]:
 
 
 def test_the_pages_with_programs_are_found() -> None:
-    assert PAGES == ["README.md", "docs/command_line.md", "docs/language.md", "docs/precompile.md", "docs/testing.md"]
+    names = ("command_line", "language", "performance", "precompile", "testing")
+    assert ["README.md", *(f"docs/{name}.md" for name in names)] == PAGES
 
 
 @pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.py")))

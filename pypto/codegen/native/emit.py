@@ -30,11 +30,10 @@ from pypto.codegen.native.access import (
 from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mask
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.functions import LaneFunctions
-from pypto.codegen.native.groups import OTHER, Group, form_groups
+from pypto.codegen.native.groups import Group, form_groups
 from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
 from pypto.codegen.native.streaming import HEADER, Streams
-from pypto.codegen.native.uses import reads
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -360,18 +359,11 @@ class Emitter:
         else:
             emitter.emit()
         self.scratch_at = before
-        self.record(run, g, emitter)
+        self.record(run, g)
 
-    def record(self, run: Run, g: Group, e: GroupEmitter) -> None:
-        for n, s in enumerate(g.steps):
-            for p in s.ops:
-                op = run.ops[p.at]
-                lanewise = isinstance(op, LaneOp)
-                for r in reads(op):
-                    if e.register_of(p, r.operand) is None:
-                        self.touch(r.view.transposed() if p.turned else r.view, False, lanewise and r.pattern == "full", n)
-                if p.at in g.stored or p.kind == OTHER:
-                    self.touch(op.dst.transposed() if p.turned else op.dst, True, lanewise, n)
+    def record(self, run: Run, g: Group) -> None:
+        for a in g.accesses(run):
+            self.touch(a.view, a.write, a.lanewise, a.step)
 
     def touch(self, v: View, write: bool, lanewise: bool, step: int = 0) -> None:
         if v.root.var is not None:
@@ -432,7 +424,7 @@ def _alone(run: Run, k: int) -> Group:
     one = Run((), (run.ops[k],), (unknown,), ((run.ops[k].dst.root, 0, 1 << 62),))
     group = form_groups(one)[0]
     steps = tuple(s._replace(ops=tuple(p._replace(at=k) for p in s.ops)) for s in group.steps)
-    return Group(group.rows, steps, frozenset((k,)))
+    return Group(group.rows, steps, frozenset((k,)), {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops})
 
 
 _LINES = ("rows", "columns")

@@ -12,7 +12,7 @@ from pypto.codegen.native import emit_reduce, emit_stream
 from pypto.codegen.native.access import LaneOp, Operand, ReduceOp, View, disjoint, same_mapping
 from pypto.codegen.native.flow import Run
 from pypto.codegen.native.functions import LaneFunctions
-from pypto.codegen.native.groups import ELEMENT, REDUCE_COL, REDUCE_ROW, ROW_VALUE, Group, Placed, Step
+from pypto.codegen.native.groups import ELEMENT, REDUCE_COL, REDUCE_ROW, Group, Placed, Step
 from pypto.codegen.native.lanes_c import LANE_C
 from pypto.codegen.native.scalars import expr_text
 from pypto.codegen.native.uses import reads
@@ -51,7 +51,6 @@ class GroupEmitter:
         self.lines: dict[int, str] = {}  # stored operation -> the element of a line that takes its value here
         self.pointers: list[tuple[View, bool, str]] = []
         self.values: dict[int, str] = {}  # operation -> the register that holds its value here
-        self.where = {p.at: (n, p) for n, s in enumerate(group.steps) for p in s.ops}
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names)
@@ -143,7 +142,7 @@ class GroupEmitter:
             assert o.scalar is not None
             return self.scalar(o)
         assert o.view is not None
-        writer = self.register_of(p, position)
+        writer = self.group.register_of(self.run, p, position)
         if writer is not None:
             return self.values[writer]
         if o.pattern == MASK:
@@ -157,17 +156,6 @@ class GroupEmitter:
         text = self.expr(o.scalar)
         t = lane_type(o.dtype)
         return f"pp_f32_to_{t}({text})" if t in ("f16", "bf16") else f"(({LANE_C[t]}){text})"
-
-    def register_of(self, p: Placed, position: int) -> int | None:
-        """The operation whose register an operand reads, if it reads one."""
-        op = self.run.ops[p.at]
-        for r, u in zip(reads(op), self.run.uses[p.at], strict=True):
-            if r.operand != position or u.writer is None or u.writer not in self.where:
-                continue
-            step, w = self.where[u.writer]
-            if w.kind in (ROW_VALUE, REDUCE_ROW) or step == self.where[p.at][0]:
-                return u.writer
-        return None
 
     # -- memory --
 
@@ -203,7 +191,7 @@ class GroupEmitter:
             for p in s.ops:
                 op = self.run.ops[p.at]
                 for r in reads(op):
-                    if self.register_of(p, r.operand) is None:
+                    if self.group.register_of(self.run, p, r.operand) is None:
                         self.pointer(r.view, p.turned and r.pattern != MASK)
                 if p.at in self.group.stored and isinstance(op, (LaneOp, ReduceOp)):
                     self.pointer(op.dst, p.turned)
@@ -219,7 +207,7 @@ class GroupEmitter:
         out: list[tuple[View, bool]] = []
         for p in step.ops:
             op = self.run.ops[p.at]
-            out += [(r.view, False) for r in reads(op) if self.register_of(p, r.operand) is None]
+            out += [(r.view, False) for r in reads(op) if self.group.register_of(self.run, p, r.operand) is None]
             if p.at in self.group.stored and p.kind not in (REDUCE_ROW,):
                 out.append((op.dst, True))
         return out
@@ -241,7 +229,7 @@ class GroupEmitter:
             op = self.run.ops[p.at]
             if p.kind != ELEMENT or not isinstance(op, LaneOp) or any(o.pattern not in (FULL, SCALAR) for o in op.operands):
                 return False
-            views = [r.view for r in reads(op) if self.register_of(p, r.operand) is None]
+            views = [r.view for r in reads(op) if self.group.register_of(self.run, p, r.operand) is None]
             if p.at in self.group.stored:
                 views.append(op.dst)
             if any(not (arith.is_const(v.col, 1) and arith.same(v.row, cols)) for v in views):
@@ -253,7 +241,7 @@ def emit_mask(e: GroupEmitter, k: int) -> None:
     """A comparison whose packed mask is read from memory: bits of a byte at a time, the rest of the last byte 0."""
     op = e.run.ops[k]
     assert isinstance(op, LaneOp)
-    p = e.where[k][1]
+    p = e.group.where[k][1]
     with e.w.block(""):
         e.declare_pointers()
         rows, cols = e.expr(op.rows), e.expr(op.cols)

@@ -41,8 +41,8 @@ def _identity(op: ReduceOp) -> str:
 def _source(e: GroupEmitter, k: int, row: str, col: str) -> str:
     """The element reduced, in the accumulator's type."""
     op = _op(e, k)
-    p = e.where[k][1]
-    writer = e.register_of(p, 0)
+    p = e.group.where[k][1]
+    writer = e.group.register_of(e.run, p, 0)
     text = e.values[writer] if writer is not None else e.at(op.src, p.turned, row, col, FULL)
     return e.functions.apply(op.spec.enter(op.src.dtype), [text], "enter")
 

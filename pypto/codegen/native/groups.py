@@ -10,17 +10,29 @@ may overlap must be the same bytes for the same row, in the order the program ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pypto.codegen.native.access import ONE, Compute, Copies, LaneOp, Outside, ReduceOp, Routine, View, disjoint, same_mapping
+from pypto.codegen.native.access import (
+    ONE,
+    ZERO,
+    Compute,
+    Copies,
+    LaneOp,
+    Outside,
+    ReduceOp,
+    Routine,
+    View,
+    disjoint,
+    same_mapping,
+)
 from pypto.codegen.native.flow import Run
-from pypto.codegen.native.uses import Read, Use, reads
+from pypto.codegen.native.uses import Read, Use, reads, written_rect
 from pypto.ir import arith
 from pypto.ir.expr import Expr
 from pypto.ir.opdef import COL, FULL, MASK, ROW
 
-__all__ = ["ELEMENT", "OTHER", "REDUCE_COL", "REDUCE_ROW", "ROW_VALUE", "Group", "Step", "form_groups"]
+__all__ = ["ELEMENT", "OTHER", "REDUCE_COL", "REDUCE_ROW", "ROW_VALUE", "Group", "Step", "form_groups", "why_apart"]
 
 ELEMENT = "element"  # one value per (row, column)
 ROW_VALUE = "row"  # one value per row
@@ -47,15 +59,56 @@ class Step(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Operations `first..last` of a run as one loop nest; `stored` are those whose results reach memory."""
+    """Operations `first..last` of a run as one loop nest; `stored` are those whose results reach memory.
+
+    `where`: for each operation, its step and what it is there.
+    """
 
     rows: Expr
     steps: tuple[Step, ...]
     stored: frozenset[int]
+    where: dict[int, tuple[int, Placed]]
 
     @property
     def indices(self) -> list[int]:
         return sorted(p.at for s in self.steps for p in s.ops)
+
+    def register_of(self, run: Run, p: Placed, operand: int) -> int | None:
+        """The operation whose register an operand of one of the group's operations reads, if it reads one."""
+        for r, u in zip(reads(run.ops[p.at]), run.uses[p.at], strict=True):
+            if r.operand != operand or u.writer is None or u.writer not in self.where:
+                continue
+            step, w = self.where[u.writer]
+            if _in_register(step, self.where[p.at][0], w.kind):
+                return u.writer
+        return None
+
+    def accesses(self, run: Run) -> Iterator[GroupAccess]:
+        """What of the group touches memory, in order."""
+        for n, s in enumerate(self.steps):
+            for p in s.ops:
+                op = run.ops[p.at]
+                lanewise = isinstance(op, LaneOp)
+                for r in reads(op):
+                    if self.register_of(run, p, r.operand) is None:
+                        yield GroupAccess(n, p, r, False, lanewise and r.pattern == FULL)
+                if p.at in self.stored or p.kind == OTHER:
+                    rows, cols = written_rect(op) or (ZERO, ZERO)
+                    yield GroupAccess(n, p, Read(op.dst, rows, cols, FULL, -1), True, lanewise)
+
+
+class GroupAccess(NamedTuple):
+    """One access of a group: in which step, by which operation, over what (no rows and columns where that is not known)."""
+
+    step: int
+    by: Placed
+    what: Read
+    write: bool
+    lanewise: bool
+
+    @property
+    def view(self) -> View:
+        return self.what.view.transposed() if self.by.turned else self.what.view
 
 
 def form_groups(run: Run) -> list[Group]:
@@ -66,12 +119,26 @@ def form_groups(run: Run) -> list[Group]:
     while at < len(run.ops):
         end = _longest(run, at)
         group = _legal(run, at, end, readers)
-        while group is None:
+        while isinstance(group, str):
             end -= 1
             group = _legal(run, at, end, readers)
         groups.append(group)
         at = end
     return groups
+
+
+def why_apart(run: Run, group: Group) -> str | None:
+    """Why the operation behind a group is not part of it; None where there is none."""
+    at, end = group.indices[0], group.indices[-1] + 1
+    if end == len(run.ops):
+        return None
+    if end - at == _LARGEST:
+        return f"a loop has at most {_LARGEST} operations"
+    for k in (at, end):
+        if _options(run.ops[k])[0][1] == OTHER:
+            return f"{run.ops[k].name} is a loop of its own"
+    found = _legal(run, at, end + 1, _readers(run))
+    return found if isinstance(found, str) else f"a longer loop would have to end before {run.ops[end].name} all the same"
 
 
 def _readers(run: Run) -> list[list[int]]:
@@ -137,41 +204,43 @@ def _choose(run: Run, at: int, end: int) -> tuple[Expr, list[Placed]] | None:
 # -- steps and legality --------------------------------------------------------------------------------------------
 
 
-def _legal(run: Run, at: int, end: int, readers: Sequence[Sequence[int]]) -> Group | None:
-    """The group of operations `at..end`, or None if fusing them would change what they compute."""
+def _legal(run: Run, at: int, end: int, readers: Sequence[Sequence[int]]) -> Group | str:
+    """The group of operations `at..end`, or why fusing them would change what they compute."""
     chosen = _choose(run, at, end)
     if chosen is None:
-        return None
+        return f"{run.ops[end - 1].name} goes over other rows"
     rows, placed = chosen
     if len(placed) == 1 and placed[0].kind == OTHER:
-        return Group(rows, (Step(None, tuple(placed)),), frozenset((at,)))
+        return Group(rows, (Step(None, tuple(placed)),), frozenset((at,)), {at: (0, placed[0])})
     # Joining an early phase saves a pass over the row; if that would reorder accesses, program order is kept.
-    return _arranged(run, at, rows, placed, readers, True) or _arranged(run, at, rows, placed, readers, False)
+    early = _arranged(run, at, rows, placed, readers, True)
+    return _arranged(run, at, rows, placed, readers, False) if isinstance(early, str) else early
 
 
 def _arranged(
     run: Run, at: int, rows: Expr, placed: Sequence[Placed], readers: Sequence[Sequence[int]], back: bool
-) -> Group | None:
+) -> Group | str:
     end = at + len(placed)
     steps = _steps(run, at, placed, back)
-    if steps is None:
-        return None
+    if isinstance(steps, str):
+        return steps
     where = {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops}
     stored = frozenset(k for k in range(at, end) if _is_stored(run, k, end, where, readers))
     if len(placed) > 1:
         if any(isinstance(op, LaneOp) and op.mask and k in stored for k, op in _numbered(run, at, end)):
-            return None  # packing bits is a loop of its own
-        if not _orderly(run, at, end, where, stored):
-            return None
-    return Group(rows, tuple(steps), stored)
+            return "packing the bits of a mask is a loop of its own"
+        meet = _disorder(run, at, end, where, stored)
+        if meet is not None:
+            return meet
+    return Group(rows, tuple(steps), stored, where)
 
 
 def _numbered(run: Run, at: int, end: int) -> list[tuple[int, Compute]]:
     return [(k, run.ops[k]) for k in range(at, end)]
 
 
-def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step] | None:
-    """Each operation goes into a step where its operands are ready, or opens a new one."""
+def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step] | str:
+    """Each operation goes into a step where its operands are ready, or opens a new one; else why one cannot."""
     steps: list[tuple[Expr | None, list[Placed]]] = []
     ready: dict[int, tuple[int, str]] = {}  # operation -> (step, kind)
     for p in placed:
@@ -182,8 +251,9 @@ def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step
                 if w is None or w < at:
                     continue
                 step, kind = ready[w]
-                if not _reachable(p, r, u, kind):
-                    return None
+                out_of_reach = _out_of_reach(p, r, u, kind)
+                if out_of_reach is not None:
+                    return f"{op.name} reads {out_of_reach.format(run.ops[w].name)}"
                 # A value per row exists when its step is over; an element only within its phase.
                 together = (kind == ELEMENT and p.kind != ROW_VALUE) or (kind == ROW_VALUE and p.kind == ROW_VALUE)
                 least = max(least, step if together else step + 1)
@@ -210,22 +280,22 @@ def _place(steps: list[tuple[Expr | None, list[Placed]]], least: int, cols: Expr
     return len(steps) - 1
 
 
-def _reachable(p: Placed, r: Read, u: Use, kind: str) -> bool:
-    """Whether an operation may read, inside the group, what another of kind `kind` computes there."""
+def _out_of_reach(p: Placed, r: Read, u: Use, kind: str) -> str | None:
+    """Why an operation may not read, inside the group, what another ({}) of kind `kind` computes there."""
     if u.writer is None:
-        return False  # part of several results: only whole results keep to rows
+        return "parts of what {} and others wrote"  # only whole results keep to rows
     if kind == REDUCE_COL or r.pattern == COL:
-        return False  # complete only after the last row
+        return "what {} has only after the last row"
     if kind in (ROW_VALUE, REDUCE_ROW):
-        return (r.pattern == ROW and p.kind != ROW_VALUE) or (p.kind == ROW_VALUE and r.pattern in (FULL, ROW))
-    return p.kind != ROW_VALUE and r.pattern in (FULL, MASK)
+        fits = (r.pattern == ROW and p.kind != ROW_VALUE) or (p.kind == ROW_VALUE and r.pattern in (FULL, ROW))
+    else:
+        fits = p.kind != ROW_VALUE and r.pattern in (FULL, MASK)
+    return None if fits else "the result of {} along the other axis"
 
 
-def _in_register(p: Placed, r: Read, step: int, writer_step: int, kind: str) -> bool:
-    """Whether that read is a register: the same phase, or a value per row."""
-    if kind in (ROW_VALUE, REDUCE_ROW):
-        return True
-    return step == writer_step
+def _in_register(step: int, writer_step: int, kind: str) -> bool:
+    """Whether a read of a result of that kind is a register: the same phase, or a value per row."""
+    return kind in (ROW_VALUE, REDUCE_ROW) or step == writer_step
 
 
 def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]], readers: Sequence[Sequence[int]]) -> bool:
@@ -237,9 +307,9 @@ def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]],
     for reader in readers[k]:
         if reader not in where or reader >= end:
             return True
-        reader_step, rp = where[reader]
-        for r, u in zip(reads(run.ops[reader]), run.uses[reader], strict=True):
-            if k in u.others or (u.writer == k and not _in_register(rp, r, reader_step, step, placed.kind)):
+        reader_step = where[reader][0]
+        for u in run.uses[reader]:
+            if k in u.others or (u.writer == k and not _in_register(reader_step, step, placed.kind)):
                 return True
     return any(root is op.dst.root and op.dst.low < high and low < op.dst.high for root, low, high in run.live_out)
 
@@ -255,8 +325,8 @@ class Access(NamedTuple):
     write: bool
 
 
-def _orderly(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], stored: frozenset[int]) -> bool:
-    """No two accesses, one of them a write, that may meet in different rows or out of order."""
+def _disorder(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], stored: frozenset[int]) -> str | None:
+    """Two accesses, one of them a write, that may meet in different rows or out of order."""
     seen: list[Access] = []
     for k in range(at, end):
         step, p = where[k]
@@ -265,7 +335,7 @@ def _orderly(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], 
         for r, u in zip(reads(op), run.uses[k], strict=True):
             if u.writer is not None and u.writer >= at:
                 ws, wp = where[u.writer]
-                if _in_register(p, r, step, ws, wp.kind):
+                if _in_register(step, ws, wp.kind):
                     continue
             per_row = p.kind == ROW_VALUE or r.pattern == ROW
             # A byte of a mask has the bits of eight columns.
@@ -276,9 +346,10 @@ def _orderly(run: Run, at: int, end: int, where: dict[int, tuple[int, Placed]], 
         for a in new:
             for b in seen:
                 if (a.write or b.write) and not _compatible(b, a):
-                    return False
+                    now, then = ("write" if x.write else "read" for x in (a, b))
+                    return f"{op.name} may {now} bytes that another row {then}s"
         seen += new
-    return True
+    return None
 
 
 def _compatible(earlier: Access, later: Access) -> bool:

@@ -16,7 +16,7 @@ from pypto.ir.shaped import TileType, is_less
 from pypto.ir.verify.sums import Undefined, all_of, product_extents
 from pypto.span import Span
 
-__all__ = ["LINKED", "depth_check", "matmul", "product", "sum_checks"]
+__all__ = ["LINKED", "depth_check", "matmul", "product", "product_of", "sum_checks"]
 
 _HEADER = "pypto_matmul.h"
 LINKED = MappingProxyType({_HEADER: "matmul"})  # headers that only declare, and the runtime's routines behind them
@@ -65,6 +65,11 @@ def matmul(
     rows, depth, cols = extents
     rects = ((rows, depth), (depth, cols))
     return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", _HEADER, dst, (a, b), numbers, keeps, None, name, span, rects, (rows, cols))
+
+
+def product_of(op: Routine) -> tuple[Expr, Expr, Expr] | None:
+    """M, K, N of a routine that is a product; None of another one."""
+    return op.numbers[:3] if op.header == _HEADER else None  # type: ignore[return-value]
 
 
 def _fresh(form: Matmul, call: Call) -> Expr:

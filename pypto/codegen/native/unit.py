@@ -50,6 +50,7 @@ class Parameter(NamedTuple):
 class NativeUnit(NamedTuple):
     """C text, what is linked with it, and the facts of its call.
 
+    `fused`: the kernels whose operations may share loops.
     `sharing`: for each kernel, why its trips and the blocks of a launch of it are not shared by threads; None where they are.
     """
 
@@ -64,6 +65,7 @@ class NativeUnit(NamedTuple):
     sites: tuple[Site, ...]
     stages: dict[str, str]
     sharing: dict[str, tuple[str | None, str | None]]
+    fused: frozenset[str]
 
 
 _DIRECTIONS: dict[ParamDirection, Direction] = {ParamDirection.In: "in", ParamDirection.Out: "out", ParamDirection.InOut: "inout"}
@@ -118,6 +120,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         tuple(sites.list),
         {n: ("buffer" if d.stage is FunctionIRStage.Buffer else "tile") for n, d in devices.items()},
         {n: (d.trips, d.blocks) for n, d in devices.items()},
+        frozenset(devices) - twice if optimize else frozenset(),
     )
 
 

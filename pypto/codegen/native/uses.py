@@ -18,7 +18,7 @@ from pypto.ir.expr import Expr, const_index
 from pypto.ir.opdef import COL, FULL, MASK, ROW
 from pypto.ir.shaped import const_dim
 
-__all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "reads", "uses_of"]
+__all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "reads", "uses_of", "written_rect"]
 
 _ZERO, _ONE = const_index(0), const_index(1)
 _ALL = ""  # the pattern of a read of any elements of a view
@@ -63,7 +63,7 @@ def pattern_rect(pattern: str, rows: Expr, cols: Expr) -> tuple[Expr, Expr]:
     return rows, cols
 
 
-def _written_rect(op: Compute) -> tuple[Expr, Expr] | None:
+def written_rect(op: Compute) -> tuple[Expr, Expr] | None:
     """The rectangle of `dst` an operation writes element by element; None where it is not one."""
     if isinstance(op, LaneOp):
         return None if op.mask else (op.rows, op.cols)
@@ -148,7 +148,7 @@ def _same_elements(w: Compute, r: Read) -> bool:
         return False  # the same bytes under another type are another value
     if isinstance(w, LaneOp) and w.mask:
         return r.pattern == MASK and same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols))
-    rect = _written_rect(w)
+    rect = written_rect(w)
     if rect is None or r.pattern == MASK:
         return False
     if r.pattern == _ALL:
@@ -179,7 +179,7 @@ def _line(v: View, rows: Expr, cols: Expr) -> tuple[View, Expr] | None:
 
 def overwrites(w: Compute, v: View) -> bool:
     """Whether `w` writes every byte that `v` can touch: a dense, full, constant rectangle around it."""
-    rect = _written_rect(w)
+    rect = written_rect(w)
     if rect is None:
         return False
     rows, cols = const_dim(rect[0]), const_dim(rect[1])

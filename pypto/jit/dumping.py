@@ -1,0 +1,58 @@
+"""PYPTO_DUMP: what a compilation came to, left for reading.
+
+In: a request that is compiled, not found in the cache.  Out: a folder of its own, with the program before and after each
+pass, the C, the texts for the assembler, and the report of the loops.
+Invariant: what is compiled does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pypto.codegen.native.report import report
+from pypto.config import DUMP
+from pypto.errors import ConfigError
+from pypto.ir.printer import python_print
+from pypto.passes.pass_manager import Dump, PassDumpLevel
+from pypto.runtime.record import sha256
+
+if TYPE_CHECKING:
+    from pypto.codegen.native.unit import NativeUnit
+    from pypto.ir.program import Program
+    from pypto.jit.driver import LoweredRequest
+    from pypto.jit.request import Specialized
+    from pypto.passes.framework import Pass
+
+__all__ = ["Dumping"]
+
+
+class Dumping:
+    """The folder of one compilation: named by the kernel, and by a few digits of its program before any pass.
+
+    ConfigError where it cannot be written.
+    """
+
+    def __init__(self, request: Specialized, root: str) -> None:
+        self.folder = Path(root) / f"{request.entry}-{sha256(python_print(request.program).encode())[:8]}"
+        self.passes = Dump(self.folder / "passes", PassDumpLevel.CONCISE, "pl")
+        _written(lambda: self.passes.before(request.program))
+
+    def after(self, number: int, p: Pass, program: Program) -> None:
+        _written(lambda: self.passes.after(number, p, program))
+
+    def finish(self, lowered: LoweredRequest, unit: NativeUnit, files: Mapping[str, bytes], addressed: bool) -> None:
+        """What came of the final program."""
+        kernels = report(lowered.host, unit, lowered.stays, addressed=addressed)
+        texts = {name: data for name, data in files.items() if name.endswith((".pto", ".cpp"))}
+        texts |= {"kernel.c": unit.source.encode(), "report.txt": "\n\n".join(k.text() for k in kernels).encode() + b"\n"}
+        for name, data in texts.items():
+            _written(lambda path=self.folder / Path(name).name, data=data: path.write_bytes(data))  # type: ignore[misc]
+
+
+def _written(write: Callable[[], object]) -> None:
+    try:
+        write()
+    except OSError as e:
+        raise ConfigError(f"{DUMP.name}: {e.filename}: {e.strerror}", hint=f"{DUMP.name}: {DUMP.doc}") from None
