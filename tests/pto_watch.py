@@ -2,7 +2,8 @@
 
 In: the programs that tests lower, and what they interpret of them.  Out: nothing, or a failure of the test.  A kernel has
 a text that the judge has nothing against and that gives the interpreter's numbers to the bit, or it is refused with an
-error that says where and why.  By default this is done for some tests, always the same ones; with `--pto=all` for all.
+error that says where, why, and what to write instead.  By default this is done for some tests, always the same ones; with
+`--pto=all` for all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pypto.ir.program import Program
 from pypto.ir.verify.cores import is_mixed
 from pypto.passes.context import PassOptions, effective
 
-_HERE = Path(__file__).parent / "ut" / "codegen"
+sys.path.append(str(Path(__file__).parent / "ut" / "codegen"))  # judge and machine, imported where a text is met
 _ONE_IN = 4
 _OWN = "tests/ut/codegen/test_pto_"  # these do it themselves
 _lower: Callable[..., pipeline.Lowered] = pipeline.lower
@@ -58,8 +59,8 @@ def told_apart(made: pipeline.Lowered, options: PassOptions) -> Program:
     try:
         return pipeline.split_program(made.whole, options)
     except (NotSupportedError, CompileError) as e:
-        if e.location is None:
-            raise AssertionError(f"no place of what keeps a kernel in one piece: {e}") from None
+        if e.location is None or not e.hint:
+            raise AssertionError(f"no place of what keeps a kernel in one piece, or no remedy: {e}") from None
         return made.host
 
 
@@ -89,12 +90,7 @@ def _arch(options: PassOptions) -> str:
 
 
 def judge(program: Program, options: PassOptions) -> None:
-    """AssertionError for a kernel whose text breaks a rule, or that is refused without saying where."""
-    if str(_HERE) not in sys.path:
-        sys.path.append(str(_HERE))
-    from pto_grammar import check
-    from pto_syntax import PtoError
-
+    """AssertionError for a kernel whose text breaks a rule, or is refused without a place or a remedy."""
     from pypto.codegen.pto import module_of
 
     for f in program.function_list:
@@ -103,15 +99,23 @@ def judge(program: Program, options: PassOptions) -> None:
         try:
             text = module_of([f], _arch(options), _addressed(options), True)
         except NotSupportedError as e:
-            if e.location is None:
-                raise AssertionError(f"no place of the refusal of '{f.name}': {e}") from None
+            if e.location is None or not e.hint:
+                raise AssertionError(f"no place of the refusal of '{f.name}', or no remedy: {e}") from None
             continue
-        try:
-            check(text, _addressed(options), alone=True)
-        except PtoError as e:
-            line = re.search(r"line (\d+)", str(e))
-            shown = text.split("\n")[int(line[1]) - 1].strip() if line is not None else ""
-            raise AssertionError(f"the .pto text of '{f.name}' ({options.memory_planner.name}): {e}\n{shown}") from None
+        judge_text(text, f.name, options, alone=True)
+
+
+def judge_text(text: str, kernel: str, options: PassOptions, alone: bool = False) -> None:
+    """AssertionError for a text that breaks a rule; `alone`: what runs beside it is in other texts."""
+    from pto_grammar import check
+    from pto_syntax import PtoError
+
+    try:
+        check(text, _addressed(options), alone)
+    except PtoError as e:
+        line = re.search(r"line (\d+)", str(e))
+        shown = text.split("\n")[int(line[1]) - 1].strip() if line is not None else ""
+        raise AssertionError(f"the .pto text of '{kernel}' ({options.memory_planner.name}): {e}\n{shown}") from None
 
 
 # Before anything takes them by name.

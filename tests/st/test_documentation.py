@@ -9,10 +9,12 @@ from types import ModuleType
 
 import buffer_watch
 import numpy as np
+import pto_watch
 import pytest
 
 import pypto.language as pl
 from pypto import Error
+from pypto.enums import MemoryPlanner
 from pypto.errors import (
     ArgumentValueError,
     CompileError,
@@ -22,8 +24,10 @@ from pypto.errors import (
     PyptoWarning,
 )
 from pypto.jit import JITFunction
+from pypto.jit.device_text import device_text
 from pypto.language.unsupported import UNSUPPORTED
 from pypto.passes import PassOptions
+from pypto.passes.pipeline import lower
 from pypto.target import chip_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +91,22 @@ def test_examples_run(
         assert "levels from float64" in shown
         assert len(list((tmp_path / "out").glob("*.png"))) == 2
     buffer_watch.check_program(f"examples/{example}", stages(module), pytestconfig)
+    check_texts(module)
+
+
+def check_texts(module: ModuleType) -> None:
+    """Each kernel that a module called has a .pto text under each planner, and the judge has nothing against it."""
+    programs = [next(iter(k.kernels.values())).program for k in vars(module).values() if isinstance(k, JITFunction) and k.kernels]
+    assert programs
+    for program in programs:
+        for planner in MemoryPlanner:
+            options = PassOptions(memory_planner=planner)
+            made = lower(program, options)
+            texts = device_text(made.host, options, True, made.whole)
+            assert (texts.refused, texts.broken) == ({}, {})
+            assert texts.modules
+            for kernel, text in texts.modules.items():
+                pto_watch.judge_text(text, kernel, options)
 
 
 # -- what the guide says about errors ------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ _TOGETHER = ("get_block_idx", "get_block_num")
 _COUNT = Interval(0, (1 << 48) - 1)  # of an extent in memory
 _NUMBERS = "hold 0 and 1 in a tensor of INT8 or UINT8"
 _OUT = "write it into a pl.Out tensor with pl.write"
+_ALONE = "put it into a kernel of its own: it runs on the host, and the program's other kernels have their text"
 _APART = "write what the cube computes and what the vector unit computes as kernels of their own"
 
 
@@ -102,7 +103,7 @@ class FunctionText(System):
             if isinstance(p.type, ScalarType):
                 self.values[p] = add(scalar_type(p.type.dtype))
             elif p not in self.pointers:
-                raise NotSupportedError(f"parameter '{p.name_hint}' of '{self.f.name}' has no .pto form", p.span)
+                raise NotSupportedError(f"parameter '{p.name_hint}' of '{self.f.name}' has no .pto form", p.span, _ALONE)
         for p in tensors:
             assert isinstance(p.type, TensorType)
             for v in (v for d in p.type.shape for v in free_vars(d)):
@@ -157,7 +158,7 @@ class FunctionText(System):
     def _strides(self, p: Var, t: TensorType, shape: Sequence[str]) -> tuple[list[str], str]:
         view = t.tensor_view
         if view is not None and view.layout not in (TensorLayout.ND, TensorLayout.DN):
-            raise NotSupportedError(f"tensors in layout {view.layout.name} have no .pto form here", p.span)
+            raise NotSupportedError(f"tensors in layout {view.layout.name} have no .pto form here", p.span, _ALONE)
         if view is not None and view.stride:
             return [self.index(d) for d in view.stride], view.layout.name.lower()
         column = len(t.shape) == 2 and const_dim(t.shape[1]) == 1
@@ -279,7 +280,7 @@ class FunctionText(System):
         elif isinstance(s, WhileStmt):
             self.while_loop(s)
         elif not isinstance(s, YieldStmt):
-            raise NotSupportedError(f"{type(s).__name__} has no .pto form", s.span)
+            raise NotSupportedError(f"{type(s).__name__} has no .pto form", s.span, _ALONE)
 
     def returned(self, s: ReturnStmt) -> None:
         """Tensors are the caller's own: nothing is handed back."""
@@ -308,7 +309,7 @@ class FunctionText(System):
     def _call(self, var: Var | None, c: Call, span: Span) -> None:
         op = ops.of(c)
         if op is None:
-            raise NotSupportedError(f"a call of '{c.op.name}' within '{self.f.name}' has no .pto form", span)
+            raise NotSupportedError(f"a call of '{c.op.name}' within '{self.f.name}' has no .pto form", span, _ALONE)
         self.doing = op.name
         if op.concept in _QUERIES:
             assert var is not None
@@ -323,9 +324,10 @@ class FunctionText(System):
         try:
             (handler or self.operation)(op, var, c, span)
         except NotSupportedError as e:
-            if e.location is not None:
+            if e.location is not None and e.hint:
                 raise
-            raise NotSupportedError(f"{op.name}: {e.message}", span, e.hint) from None
+            what = e.message if e.location is not None else f"{op.name}: {e.message}"
+            raise NotSupportedError(what, e.location or span, e.hint or _ALONE) from None
 
     def operation(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         """A call that has no method of its own."""

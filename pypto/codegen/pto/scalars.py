@@ -115,7 +115,9 @@ class Scalars:
             return self.shift("shli" if kind is scalar.BitShiftLeft else "shrsi", a, b, e, common.get_bit())
         name = (_FLOATS if common.is_float() else _INTEGERS).get(kind)
         if name is None:
-            raise NotSupportedError(f"{kind.__name__} of {common} scalars has no .pto form", e.span)
+            raise NotSupportedError(
+                f"{kind.__name__} of {common} scalars has no .pto form", e.span, "compute it in the caller, and pass it"
+            )
         return self.let(f"arith.{name} {a.name}, {b.name} : {type_}", type_)
 
     def _quotient(self, e: BinaryExpr, a: Value, b: Value) -> Value:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace, SplitMode
+from pypto.enums import MemorySpace, SplitMode, TileLayout
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, MakeTuple
 from pypto.ir.layout import implicit_layout
@@ -110,6 +110,8 @@ def _pop(s: Site) -> Type:
     layout = implicit_layout(space, dims)
     shape = TileType(dims, dtype, None, None, space).shape
     _matrix(s, shape)
+    if space is MemorySpace.Mat and dims[0] == 1:
+        layout = layout._replace(blayout=TileLayout.row_major, slayout=TileLayout.none_box)  # as a load of one row
     valid = s.elements(1)
     valid_within(s, valid, shape)
     axis = axis_of(split)

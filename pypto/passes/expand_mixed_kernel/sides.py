@@ -134,7 +134,11 @@ class Side(SSARewriter):
             what = (
                 f"'{user_name(e)}' is passed as {dims[0]} x {dims[1]} elements of {t.dtype}, no whole {box[0]} x {box[1]} boxes"
             )
-            remedy = "let each lane make whole boxes: split more rows, or the columns (pl.SplitMode.LEFT_RIGHT)"
+            remedy = (
+                "load it into the cube core's memory: pl.load(..., target_memory=pl.Mem.Mat)"
+                if dims[0] == 1
+                else "let each lane make whole boxes: split more rows, or the columns (pl.SplitMode.LEFT_RIGHT)"
+            )
             raise NotSupportedError(
                 f"kernel '{self.f.name}' works on both cores, and {what}: that has no .pto form", span, remedy
             )

@@ -227,6 +227,29 @@ def test_matrices_of_the_vector_core(name: str, platform: str, planner: MemoryPl
     assert all(int(rows) % 16 == 0 for rows, _ in pushed)
 
 
+@pl.jit
+def with_bias(a: pl.Tensor, b: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        x = pl.load(a, [0, 0], [32, 64], target_memory=pl.Mem.Mat)
+        y = pl.load(b, [0, 0], [64, 32], target_memory=pl.Mem.Mat)
+        pl.store(pl.add(pl.matmul(x, y), pl.matmul_bias(x, y, pl.exp(pl.load(c, [0, 0], [1, 32])))), [0, 0], o)
+    return o
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_a_row_of_the_vector_core(planner: MemoryPlanner) -> None:
+    """One row is no box: it lies in the cube core's memory as it was loaded there."""
+    args = [normal(32, 64), normal(64, 32, seed=1), normal(1, 32, seed=2), np.zeros((32, 32), F32)]
+    _, text = agree(with_bias, "with_bias", args, PassOptions(memory_planner=planner))
+    assert re.search(r"tpop_from_aiv .*loc=mat, dtype=f32, rows=1, cols=32, .*blayout=row_major, slayout=none_box", text)
+    options = PassOptions(memory_planner=planner, platform="a5sim")
+    low = lower(program(with_bias, args), options)
+    (why,) = device_text(low.host, options, False, low.whole).refused.values()
+    assert "is passed as 1 x 32 elements of fp32, no whole 16 x 8 boxes" in why.message
+    assert "pl.Mem.Mat" in str(why)
+    assert why.location is not None
+
+
 def test_two_computed_operands_that_are_turned_have_no_text() -> None:
     @pl.jit
     def both(a: pl.Tensor, o: pl.Out[pl.Tensor]):

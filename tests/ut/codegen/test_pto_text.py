@@ -311,6 +311,7 @@ def test_what_no_instruction_does(body: str, line: int, what: str) -> None:
     more = "q: pl.Out[pl.Tensor[[32, 64], pl.INT32]], h: pl.Out[pl.Tensor[[32, 64], pl.INT16]]"
     e = raised(f"{X}, {OUT}, {more}", body)
     assert re.search(what, str(e))
+    assert e.hint
     assert e.location is not None
     assert e.location.begin_line == line
 
