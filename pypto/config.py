@@ -108,6 +108,14 @@ CACHE_MAX_SIZE = Option("PYPTO_CACHE_MAX_SIZE", size_in_bytes, 4 << 30, "bytes t
 PYPTO_CC = Option("PYPTO_CC", str, "", "C compiler command, before $CC and the compilers on PATH")
 CC = Option("CC", str, "", "C compiler command")
 CFLAGS = Option("CFLAGS", str, "", "further flags for the C compiler", affects_code=True)
+TARGET_CPU = Option(
+    "PYPTO_TARGET_CPU",
+    _choice("native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a"),
+    "native",
+    "the processor that code is made for: native, this one; or a level that it reaches, and all that reach it: x86-64 (SSE2),"
+    " x86-64-v2 (SSE4.2), x86-64-v3 (AVX2, FMA), x86-64-v4 (AVX-512), armv8-a",
+    affects_code=True,
+)
 COMPILER_TIMEOUT = Option("PYPTO_COMPILER_TIMEOUT", _positive, 900.0, "seconds one C compiler run may take")
 PTOAS = Option(
     "PYPTO_PTOAS", _choice("on", "off"), "on", "off: ptoas is not run on .pto texts, though there is one", affects_code=True

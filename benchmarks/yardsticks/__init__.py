@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pypto.runtime.store import default_store
-from pypto.runtime.toolchain import cpu_features, find_compiler
+from pypto.runtime.toolchain import find_compiler, processor
 
 __all__ = ["Yardsticks", "command"]
 
@@ -28,11 +27,9 @@ FILES = ("elementwise", "norms", "products", "attention", "movement", "limits")
 
 def command() -> list[str]:
     """The compiler that kernels are compiled with, asked for the best that it can do with unchanged numbers."""
-    arm = os.uname().machine in ("aarch64", "arm64")
-    flags = ["-O3", "-mcpu=native" if arm else "-march=native", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"]
-    if "avx512f" in cpu_features():
-        flags.append("-mprefer-vector-width=512")
-    return [*find_compiler(default_store()).command, *flags, "-shared", "-fPIC"]
+    found = find_compiler(default_store())
+    flags = ["-O3", *processor().flags(found.family), "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"]
+    return [*found.command, *flags, "-shared", "-fPIC"]
 
 
 class Yardsticks:

@@ -176,11 +176,14 @@ def _options() -> Finding:
 
 def _cpu() -> Finding:
     from pypto.runtime.cpus import available_cpus
-    from pypto.runtime.toolchain import cpu_features
+    from pypto.runtime.processor import cpu_features, made_for
 
     features, count = cpu_features(), available_cpus()
+    made = made_for(features)
     facts = {"machine": os.uname().machine, "usable_cpus": count, "cpus": os.cpu_count(), "features": list(features)}
-    return Finding("cpu", OK, f"{facts['machine']}, {count} of {os.cpu_count()} CPUs usable; {' '.join(features)}", facts)
+    facts |= {"target": made.name}
+    target = "" if made.name == "native" else f"; code is made for {made.name}"
+    return Finding("cpu", OK, f"{facts['machine']}, {count} of {os.cpu_count()} CPUs usable; {' '.join(features)}{target}", facts)
 
 
 def _cache() -> Finding:

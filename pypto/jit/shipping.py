@@ -21,7 +21,7 @@ from pypto.runtime.archive import Packed, Written, opened, unpack, write
 from pypto.runtime.prune import EntryInfo
 from pypto.runtime.record import Record, diff
 from pypto.runtime.store import Store, default_store, digest
-from pypto.runtime.toolchain import cpu_features, find
+from pypto.runtime.toolchain import find, processor
 
 __all__ = ["Imported", "Target", "export_cache", "import_cache", "kind_of", "the_target"]
 
@@ -56,7 +56,7 @@ def the_target(store: Store) -> Target:
         if e.code != "T100" or config.PYPTO_CC.text() or config.CC.text():
             raise
     python = importlib.machinery.EXTENSION_SUFFIXES[0]
-    return Target(code_identity(store), identity, ptoas, os.uname().machine, cpu_features(), python)
+    return Target(code_identity(store), identity, ptoas, os.uname().machine, processor().features, python)
 
 
 def kind_of(record: Record) -> str:

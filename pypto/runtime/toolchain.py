@@ -1,8 +1,8 @@
 """The C compiler of this machine: which one, what identifies it, which flags make code fast and its numbers exact.
 
-In: PYPTO_CC, CC, CFLAGS, PATH, the processor.  Out: a `Toolchain`, or one ToolchainError that names the ways to get a
-compiler.  The compiler is asked once per machine: the answer is an entry of the store, under the compiler file's
-path, size, time and inode, so that a warm process only looks at the file.
+In: PYPTO_CC, CC, CFLAGS, PATH, the processor that code is made for.  Out: a `Toolchain`, or one ToolchainError that
+names the ways to get a compiler.  The compiler is asked once per machine: the answer is an entry of the store, under the
+compiler file's path, size, time and inode, so that a warm process only looks at the file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pypto import config
 from pypto.errors import ConfigError, InternalError, SerializationError, ToolchainError
 from pypto.runtime import ptoas
+from pypto.runtime.processor import Processor, cpu_features, made_for
 from pypto.runtime.record import Record
 
 if TYPE_CHECKING:
     from pypto.runtime.store import Store
 
-__all__ = ["Toolchain", "cpu_features", "find", "find_compiler"]
+__all__ = ["Toolchain", "find", "find_compiler", "processor"]
 
 _PROBE = 2
 _ANSWER = "compiler"
@@ -79,10 +80,11 @@ def find_compiler(store: Store) -> Toolchain:
     """The compiler that PYPTO_CC, CC or the PATH name, or the ziglang wheel's; its identity is remembered in `store`.
 
     ToolchainError T100: there is none, or the one that was named is none.  T103: it does not work.  ConfigError O120:
-    CFLAGS or the command has a flag that would change numbers.
+    CFLAGS or the command has a flag that would change numbers.  O123: PYPTO_TARGET_CPU is not for this machine, or is
+    contradicted by a flag.
     """
     user = _split(config.CFLAGS.text() or "", "CFLAGS")
-    _refuse_inexact(user, "CFLAGS")
+    _refuse(user, "CFLAGS")
     command = _command()
     if command is None:
         return _without_compiler(store, user)
@@ -98,7 +100,7 @@ def find_compiler(store: Store) -> Toolchain:
             "file": _stamp(status),
             "programs": _stamps([*_same_name(command[0]), *_named_programs(command)]),
             "environment": _choosing(),
-            "cpu": " ".join(cpu_features()),
+            **_target(),
         }
     ).encoded
     key = (question, tuple(user), store.root, store.mode)
@@ -126,7 +128,7 @@ def _toolchain(command: tuple[str, ...], answer: bytes, user: Sequence[str]) -> 
         "arguments": arguments,
         "environment": _choosing(),
         "machine": os.uname().machine,
-        "cpu": " ".join(cpu_features()),
+        "cpu": " ".join(processor().features),
         "flags": (*compile_flags, *link_flags),
     }
     return Toolchain(command, family, compile_flags, link_flags, MappingProxyType(identity))
@@ -138,7 +140,7 @@ def _without_compiler(store: Store, user: Sequence[str]) -> Toolchain:
     for found in store.entries() if store.root else ():
         try:
             record = found.record()
-            if record.parts.get("kind") == _ANSWER and record.parts.get("cpu") == " ".join(cpu_features()):
+            if record.parts.get("kind") == _ANSWER and _target().items() <= record.parts.items():
                 entry = store.lookup(record.encoded, (_ANSWER,), counted=False)
                 if entry is not None:
                     kept = _toolchain((), entry.read(_ANSWER), user)
@@ -146,6 +148,17 @@ def _without_compiler(store: Store, user: Sequence[str]) -> Toolchain:
         except SerializationError:
             continue
     raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T100")
+
+
+def processor() -> Processor:
+    """The one that code is made for; ConfigError O123 as `made_for`."""
+    return made_for(cpu_features())
+
+
+def _target() -> dict[str, str]:
+    """What of the processor decides which flags a compiler is asked about."""
+    made = processor()
+    return {"cpu": " ".join(made.features), "target": made.name}
 
 
 # Which compiler.
@@ -163,7 +176,7 @@ def _command() -> list[str] | None:
                 raise ToolchainError(
                     problem, hint=f"fix or unset {option.name}; without a compiler, {_HOW_TO_GET_ONE}", code="T100"
                 )
-            _refuse_inexact(words[1:], option.name)
+            _refuse(words[1:], option.name)
             return [program, *words[1:]]
     for name in ("cc", "gcc", "clang"):
         program = _which(name)
@@ -276,7 +289,7 @@ def _ask(command: Sequence[str], directory: str) -> None:
     # The place of the installation is no part of what it is.
     version = "\n".join(line for line in ask("--version").splitlines() if not line.startswith("InstalledDir"))
     family = _family(ask("-dM", "-E", "-x", "c", os.devnull), version)
-    compile_flags, link_flags = _accepted(ask, _compile_flags(family), _link_flags(family), directory)
+    compile_flags, link_flags = _accepted(ask, family, directory)
     content = hashlib.sha256()
     for path in (command[0], *_named_programs(command)):
         with open(path, "rb") as file:
@@ -298,21 +311,23 @@ def _family(macros: str, version: str) -> str:
     return "gcc" if "#define __GNUC__ " in macros and not any(claim in macros for claim in claims) else "other"
 
 
-_DIALECT = ("unrecogni", "unknown", "unsupported", "not supported", "invalid", "cannot find -l", "unable to find library")
+_DIALECT = (
+    *("unrecogni", "unknown", "unsupported", "not supported", "invalid", "bad value"),
+    *("cannot find -l", "unable to find library"),
+)
 
 
-def _accepted(
-    ask: Callable[..., str], compile_flags: tuple[str, ...], link_flags: tuple[str, ...], directory: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _accepted(ask: Callable[..., str], family: str, directory: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The first of: all flags, without those of the linker, the exact minimum, that make a shared object of a small text."""
-    attempts = [(compile_flags, link_flags), (compile_flags, ()), (_MINIMUM, ())]
+    compile_flags, link_flags, minimum = _compile_flags(family), _link_flags(family), _minimum(family)
+    attempts = [(compile_flags, link_flags), (compile_flags, ()), (minimum, ())]
     for compiling, linking in attempts:
         try:
             ask(*compiling, "-x", "c", "-", *linking, text="int f(int x) { return x + 1; }\n")
             return compiling, linking
         except ToolchainError as e:
             # Only if it does not know a flag: a disk that is full for a moment must not decide for good.
-            if compiling == _MINIMUM or not any(words in e.message.lower() for words in _DIALECT):
+            if compiling == minimum or not any(words in e.message.lower() for words in _DIALECT):
                 raise
         finally:
             with suppress(OSError):
@@ -323,6 +338,14 @@ def _accepted(
 # Flags.
 
 _MINIMUM = ("-O2", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared")
+
+
+def _minimum(family: str) -> tuple[str, ...]:
+    """What a compiler must take: a level that was asked for is not given up silently."""
+    made = processor()
+    return _MINIMUM if made.name == "native" else (*_MINIMUM, *made.flags(family)[:1])
+
+
 _INEXACT_WORDS = (
     "-ffast-math -Ofast -funsafe-math-optimizations -ffinite-math-only -fassociative-math -freciprocal-math -fno-signed-zeros"
     " -fapprox-func -fno-honor-nans -fno-honor-infinities -fsingle-precision-constant -fno-wrapv -ftrapv -fstrict-overflow"
@@ -357,9 +380,16 @@ _FILES_OF_FLAGS = frozenset(
 _LOADED = ("-fplugin", "-B", "-Wl,-T", "-Wl,--script")
 
 
-def _refuse_inexact(words: Sequence[str], origin: str) -> None:
+def _refuse(words: Sequence[str], origin: str) -> None:
+    made = processor().name
     for word in words:
         name, mark, value = word.partition("=")
+        if made != "native" and value == "native" and name in ("-march", "-mcpu", "-mtune"):
+            raise ConfigError(
+                f"{origin} has {word!r}, and {config.TARGET_CPU.name} is {made}",
+                hint="leave one of them out: what is made for a level is taken for the same on every machine",
+                code="O123",
+            )
         if word in _INEXACT or (mark and value not in _INEXACT_VALUES.get(name, (value,))):
             raise ConfigError(
                 f"{origin} has {word!r}, which changes the numbers that kernels compute",
@@ -383,11 +413,8 @@ def _refuse_inexact(words: Sequence[str], origin: str) -> None:
 def _compile_flags(family: str) -> tuple[str, ...]:
     """What makes fast code with the numbers that are written: no reordering, no contraction, wrapping integers."""
     if family == "other":
-        return _MINIMUM
-    arm = os.uname().machine in ("aarch64", "arm64")
-    flags = ["-O2", "-ftree-vectorize", "-mcpu=native" if arm else "-march=native"]
-    if "avx512f" in cpu_features():
-        flags.append("-mprefer-vector-width=512")
+        return _minimum(family)
+    flags = ["-O2", "-ftree-vectorize", *processor().flags(family)]
     flags += ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-strict-aliasing"]
     flags += ["-fPIC", "-shared", "-pipe"]
     if family == "gcc":
@@ -405,44 +432,3 @@ def _link_flags(family: str) -> tuple[str, ...]:
     if family not in ("gcc", "clang") or not sys.platform.startswith("linux"):
         return ()
     return ("-nostdlib", "-Wl,-z,noseparate-code,-z,norelro,--build-id=none", "-lgcc")
-
-
-# The processor.
-
-_RELEVANT_WORDS = (
-    "sse2 sse3 pni ssse3 sse4_1 sse4_2 popcnt avx f16c fma bmi1 bmi2 lzcnt abm avx2 avx_vnni avx512f avx512dq avx512cd avx512bw"
-    " avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16"
-    " avx512_vp2intersect gfni vaes vpclmulqdq amx_tile amx_bf16 amx_int8 amx_fp16 avx_ifma avx_vnni_int8 avx_ne_convert movbe"
-    # aarch64
-    " fp asimd fphp asimdhp asimdrdm asimddp asimdfhm bf16 i8mm svebf16 svei8mm sve sve2 atomics fcma jscvt sme sme2"
-)
-_RELEVANT = frozenset(_RELEVANT_WORDS.split())
-_features: list[tuple[str, ...]] = []
-
-
-def cpu_features() -> tuple[str, ...]:
-    """Names of the instruction sets that decide what code can be made and run here, sorted; as the kernel names them."""
-    if not _features:
-        _features.append(_read_features())
-    return _features[0]
-
-
-def _read_features(path: str = "/proc/cpuinfo") -> tuple[str, ...]:
-    """From the block of the first processor; the file is long on large machines, and made while it is read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return (os.uname().machine,)
-    try:
-        data = b""
-        while b"\n\n" not in data:
-            more = os.read(fd, 4096)
-            if not more:
-                break
-            data += more
-    finally:
-        os.close(fd)
-    for line in data.partition(b"\n\n")[0].splitlines():
-        if line.startswith((b"flags", b"Features")):
-            return tuple(sorted(_RELEVANT.intersection(line.decode(errors="replace").split())))
-    return (os.uname().machine,)

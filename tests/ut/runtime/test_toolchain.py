@@ -13,11 +13,14 @@ from box import HEAD, run, said, tool
 from pypto.errors import ConfigError, ToolchainError
 from pypto.runtime import build, toolchain
 from pypto.runtime import store as store_module
+from pypto.runtime.processor import cpu_features
 from pypto.runtime.record import Record
 from pypto.runtime.store import Store
-from pypto.runtime.toolchain import Toolchain, cpu_features, find
+from pypto.runtime.toolchain import Toolchain, find
 
 CC = shutil.which("cc") or ""
+BASELINE = "x86-64" if os.uname().machine == "x86_64" else "armv8-a"
+DOES_NOT_KNOW = 'case "$*" in *%s*) echo "cc: error: unrecognized command-line option" >&2; exit 1;; esac'
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 FIND = (
     HEAD
@@ -31,7 +34,7 @@ print(store.sha256(Record({"t": t.identity}).encoded))
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name in ("PYPTO_CC", "CC", "CFLAGS"):
+    for name in ("PYPTO_CC", "CC", "CFLAGS", "PYPTO_TARGET_CPU"):
         monkeypatch.delenv(name, raising=False)
     yield Store(str(tmp_path / "cache"), "on")
     toolchain._found.clear()
@@ -201,7 +204,7 @@ def test_flags_that_change_numbers_are_refused(store: Store, monkeypatch: pytest
 
 @pytest.mark.parametrize("flags", ["-O3", "-ffp-contract=off", "-fno-fast-math", "-g -Wall", "-march=x86-64", "-mrecip=none"])
 def test_harmless_flags_are_taken(flags: str) -> None:
-    toolchain._refuse_inexact(flags.split(), "CFLAGS")
+    toolchain._refuse(flags.split(), "CFLAGS")
 
 
 @pytest.mark.parametrize(
@@ -222,9 +225,8 @@ def test_families(macros: str, version: str, family: str) -> None:
 
 
 def test_a_compiler_that_does_not_know_a_flag_gets_fewer(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = 'case "$*" in *%s*) echo "cc: error: unrecognized command-line option" >&2; exit 1;; esac'
     for word, left in (("-nostdlib", toolchain._compile_flags("gcc")), ("-pipe", toolchain._MINIMUM)):
-        monkeypatch.setenv("PYPTO_CC", str(counting(tmp_path / f"cc{word}", tmp_path / "log", body % word)))
+        monkeypatch.setenv("PYPTO_CC", str(counting(tmp_path / f"cc{word}", tmp_path / "log", DOES_NOT_KNOW % word)))
         found = find(store)
         assert (found.compile_flags, found.link_flags) == (left, ())
 
@@ -259,30 +261,42 @@ def test_a_damaged_memory_of_the_compiler_is_replaced(store: Store) -> None:
         assert identity(find(store)) == before
 
 
+def test_a_level_of_processors(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made for one has the same identity on all machines that reach it, and another one than what is made for this."""
+    native = identity(find(store))
+    seen = []
+    for has in (cpu_features(), (*cpu_features(), "more")):
+        monkeypatch.setattr(toolchain, "cpu_features", lambda has=has: has)
+        monkeypatch.setenv("PYPTO_TARGET_CPU", BASELINE)
+        found = find(store)
+        assert "native" not in "".join(found.compile_flags)
+        seen.append(identity(found))
+    assert seen[0] == seen[1] != native
+    monkeypatch.setenv("CFLAGS", "-march=native")
+    with pytest.raises(ConfigError, match=f"CFLAGS has '-march=native', and PYPTO_TARGET_CPU is {BASELINE}") as caught:
+        find(store)
+    assert caught.value.code == "O123"
+    monkeypatch.delenv("PYPTO_TARGET_CPU")
+    assert "-march=native" in find(store).compile_flags
+    monkeypatch.setattr(toolchain, "cpu_features", lambda: ("none",))
+    monkeypatch.setenv("PYPTO_TARGET_CPU", "x86-64-v3")
+    with pytest.raises(ConfigError, match="PYPTO_TARGET_CPU=x86-64-v3: this "):
+        find(store)
+
+
+def test_a_level_is_not_given_up(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that does not know it is an error; one that does not know other flags still makes code for it."""
+    monkeypatch.setenv("PYPTO_TARGET_CPU", BASELINE)
+    flag = toolchain.processor().flags("gcc")[0]
+    monkeypatch.setenv("PYPTO_CC", str(tool(tmp_path / "cc", f'{DOES_NOT_KNOW % "-pipe"}\nexec {CC} "$@"')))
+    assert find(store).compile_flags == (*toolchain._MINIMUM, flag)
+    monkeypatch.setenv("PYPTO_CC", str(tool(tmp_path / "other", f'{DOES_NOT_KNOW % flag}\nexec {CC} "$@"')))
+    with pytest.raises(ToolchainError, match="unrecognized command-line option") as caught:
+        find(store)
+    assert caught.value.code == "T103"
+
+
 def test_variables_that_choose_the_compiler_proper_count(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = identity(find(store))
     monkeypatch.setenv("COMPILER_PATH", str(tmp_path))
     assert identity(find(store)) != before
-
-
-def test_processor_features(tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    block = "processor\t: 0\nmodel name\t: avx2 fma\nflags\t\t: fpu sse2 avx2 fma novelty\n\n"
-    info.write_text(block + block.replace("avx2 fma novelty", "sse3"))
-    assert toolchain._read_features(str(info)) == ("avx2", "fma", "sse2")
-    info.write_text("processor\t: 0\nFeatures\t: fp asimd sve2 nonsense\n\n")
-    assert toolchain._read_features(str(info)) == ("asimd", "fp", "sve2")
-    info.write_text("")
-    assert toolchain._read_features(str(info)) == toolchain._read_features(str(tmp_path / "none")) == (os.uname().machine,)
-    assert cpu_features() is cpu_features()
-    assert list(cpu_features()) == sorted(cpu_features())
-
-
-def test_only_the_first_processor_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text(("flags\t: sse2 " + "x" * 1000 + "\n\n") * 500)
-    reads: list[int] = []
-    real = os.read
-    monkeypatch.setattr(os, "read", lambda fd, n: (reads.append(n), real(fd, n))[1])
-    toolchain._read_features(str(info))
-    assert sum(reads) <= 8192
