@@ -29,7 +29,7 @@ import numpy as np
 from fuzz_program import Program
 from lab import STAGES, Way, assert_same_bits
 
-from pypto.config import CFLAGS, NATIVE_OPT
+from pypto.config import CFLAGS, NATIVE_OPT, TARGET_CPU
 from pypto.debug import Placement
 from pypto.debug import run as interpret
 from pypto.enums import MemoryPlanner
@@ -57,10 +57,14 @@ class Verdict(NamedTuple):
 
 
 class Build(NamedTuple):
-    """A way to native code, and more flags of the C compiler."""
+    """A way to native code, more flags of the C compiler, and the level of processors that code is made for."""
 
     way: Way
     flags: str = ""
+    cpu: str = "native"
+
+    def __str__(self) -> str:
+        return f"{self.way}" + ("" if self.cpu == "native" else f", {self.cpu}")
 
 
 # Each choice against the default; what is compared with the first build needs no optimizer.
@@ -70,6 +74,11 @@ BRIEF = (
     Build(Way(MemoryPlanner.DSA_RP), "-O0"),
     Build(Way(MemoryPlanner.PTOAS, False), "-O0"),
 )
+
+
+def over_widths(levels: Sequence[str]) -> tuple[Build, ...]:
+    """With optimizations and without, for this processor and for each of the levels."""
+    return tuple(Build(Way(optimize=o), cpu=cpu) for cpu in ("native", *levels) for o in (True, False))
 
 
 # -- one process for each program ----------------------------------------------------------------------------------------
@@ -216,16 +225,16 @@ class _Trial:
         way = build.way
         flags = f"{os.environ.get(CFLAGS.name, '')} {build.flags}".strip()
         with (
-            _environment(**{NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags}),
+            _environment(**{NATIVE_OPT.name: str(int(way.optimize)), CFLAGS.name: flags, TARGET_CPU.name: build.cpu}),
             PassContext(memory_planner=way.planner, enable_buffer_ir=way.buffers),
         ):
             compiled = self.kernel.compile(*self.p.calls[0])
         for k, (args, want) in enumerate(zip(self.p.calls, self.wanted, strict=True)):
             given = _copies(args, guarded)
             compiled(*given)
-            assert_same_bits(_arrays(given), want, f"native, {way}, call {k}")
+            assert_same_bits(_arrays(given), want, f"native, {build}, call {k}")
         for i, o in self.p.aliases:
-            self._aliased(compiled, i, o, f"native, {way}, one array for parameters {i} and {o}")
+            self._aliased(compiled, i, o, f"native, {build}, one array for parameters {i} and {o}")
 
     def _aliased(self, compiled: Any, i: int, o: int, what: str) -> None:
         """One array for an input and an output: as two that held the same, or refused before anything is written."""
