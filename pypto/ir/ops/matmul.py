@@ -251,7 +251,7 @@ def _operand(lo: Lower, call: Call, args: tuple[Expr, ...], i: int, turned: bool
     if not turned:
         return t
     if isinstance(t.type, TileType) and t.type.memory_space is not MemorySpace.Mat:
-        t = lo.emit("tile.move", (t,), {"target_memory": MemorySpace.Mat}, "mat")
+        t = lo.emit("tile.move", (t,), {"target_memory": MemorySpace.Mat}, f"{getattr(t, 'name_hint', 'turned')}_Mat")
     return lo.emit("tile.transpose_view", (t,), None, "turned")
 
 

@@ -22,9 +22,11 @@ from pto_lab import Ran, run_text, same_bits
 import pypto.language as pl
 from pypto.codegen.pto import module_of
 from pypto.debug import run
-from pypto.enums import MemoryPlanner
+from pypto.enums import ForKind, MemoryPlanner
 from pypto.errors import CompileError, InternalError, NotSupportedError
 from pypto.ir.program import Program
+from pypto.ir.rewrite import walk
+from pypto.ir.stmt import ForStmt
 from pypto.ir.verify.cores import is_mixed
 from pypto.jit.device_text import device_text
 from pypto.passes.context import PassOptions
@@ -260,9 +262,47 @@ def test_two_computed_operands_that_are_turned_have_no_text() -> None:
 
     low = lower(program(both, [normal(32, 32), np.zeros((32, 32), F32)]), PassOptions())
     (why,) = device_text(low.host, PassOptions(), False, low.whole).refused.values()
-    assert "comes from the vector core and is needed beyond its slot in the pipe" in why.message
+    assert "'x_tile_Mat' comes from the vector core and is needed beyond its slot in the pipe" in why.message
     assert why.location is not None
     assert "pl.matmul(x, pl.abs(a)" in str(why)
+
+
+# -- pipelined loops --
+
+
+@pl.jit
+def one_way(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = pl.load(b, [0, 0], [32, 32], target_memory=pl.Mem.Mat)
+        for i in pl.pipeline(0, 4, stage=3):
+            x = pl.load(a, [i * 32, 0], [32, 32], target_memory=pl.Mem.Mat)
+            pl.store(pl.exp(pl.matmul(x, w)), [i * 32, 0], o)
+    return o
+
+
+@pl.jit
+def there_and_back(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = pl.load(b, [0, 0], [32, 32], target_memory=pl.Mem.Mat)
+        for i in pl.pipeline(0, 4, stage=2):
+            x = pl.load(a, [i * 32, 0], [32, 32], target_memory=pl.Mem.Mat)
+            pl.store(pl.matmul(pl.exp(pl.matmul(x, w)), w), [i * 32, 0], o)
+    return o
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("kernel", [one_way, there_and_back])
+def test_a_pipelined_loop_goes_trip_by_trip_on_each_core(kernel: Any, planner: MemoryPlanner) -> None:
+    args = [normal(128, 32) / 8, normal(32, 32, seed=1) / 8, np.zeros((128, 32), F32)]
+    options = PassOptions(memory_planner=planner)
+    _, text = agree(kernel, kernel.__name__, args, options)
+    assert text.count("pto.tmatmul ") == (1 if kernel is one_way else 2)
+    whole = lower(program(kernel, args), options).whole
+    kinds = [
+        {s.kind for f in p.function_list for s in walk(f.body) if isinstance(s, ForStmt)}
+        for p in (whole, split_program(whole, options))
+    ]
+    assert kinds == [{ForKind.Pipeline}, {ForKind.Sequential}]
 
 
 # -- launches over blocks --
