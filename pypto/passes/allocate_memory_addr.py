@@ -19,6 +19,7 @@ from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import AssignStmt
 from pypto.ir.types import Type
 from pypto.ir.verify.properties import IRProperty
+from pypto.ir.verify.ssa import user_name
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory.dsa_rp import solve
@@ -101,7 +102,7 @@ def capacity_error(
     """What does not fit, at the largest tile, with the tiles that take most."""
     largest = sorted(mine, key=lambda i: (-i.size, i.order))
     tiles = [_root(intervals, i) for i in largest]
-    listed = ", ".join(f"'{v.name_hint}' {_shape(v)} {i.size} bytes" for v, i in list(zip(tiles, largest, strict=True))[:4])
+    listed = ", ".join(f"'{user_name(v)}' {_shape(v)} {i.size} bytes" for v, i in list(zip(tiles, largest, strict=True))[:4])
     return CompileError(
         f"kernel '{f.name}': {space.name} buffer usage ({used} bytes) exceeds platform limit ({limit} bytes)",
         tiles[0].span,

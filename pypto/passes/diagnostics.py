@@ -207,7 +207,7 @@ def _certain(body: Stmt | None) -> Iterator[Stmt]:
 
 def _never_written(program: Program) -> Iterator[Diagnostic]:
     """Outputs that nothing in their function writes: their caller finds what was there before."""
-    flow = Flow(program)
+    flow = Flow(program, rebinds=True)
     for f in program.function_list:
         declared = {p for p, d in zip(f.params, f.param_directions, strict=True) if d is not ParamDirection.In}
         if declared:

@@ -17,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.types import PtrType
 from pypto.ir.verify.properties import IRProperty
+from pypto.ir.verify.ssa import user_name
 from pypto.ir.verify.tile_alignment import misaligned_tiles
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
@@ -72,7 +73,7 @@ class _Fresh(Placer):
         assert isinstance(t, TileType)
         shape = f"{list(const_dims(t.shape) or ())} of {t.dtype}"
         raise CompileError(
-            f"kernel '{self.f.name}': tile '{v.name_hint}' ({shape}): {what}",
+            f"kernel '{self.f.name}': tile '{user_name(v)}' ({shape}): {what}",
             v.span,
             hint or "work on smaller tiles: halve a dimension and loop over the pieces",
             code="C050",

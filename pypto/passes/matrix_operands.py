@@ -19,6 +19,7 @@ from pypto.ir.opdef import Special
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, as_dims, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt
+from pypto.ir.verify.ssa import user_name
 from pypto.passes.convert_tensor_to_tile_ops.flow import accesses, analyze
 from pypto.passes.retype import used_vars
 from pypto.passes.ssa_rewriter import SSARewriter
@@ -111,7 +112,7 @@ class Sources:
         dims, limit = const_dims(t.shape), self.capacity
         size = physical_bytes(t.dtype, dims) if dims is not None else 0
         if size > limit:
-            name = getattr(e, "name_hint", "an operand")
+            name = user_name(e) if isinstance(e, Var) else "an operand"
             raise CompileError(
                 f"'{name}' ({list(dims or ())} of {t.dtype}) needs {size} bytes of Mat memory, which holds {limit} bytes, "
                 "and its tensor cannot be read piece by piece: the kernel writes it, or reads it in another form",

@@ -15,6 +15,7 @@ from pypto.ir.ops.paging import row_place
 from pypto.ir.scalar import dtype_of
 from pypto.ir.shaped import TensorType, TileType, const_dim, const_dims
 from pypto.ir.types import ScalarType
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
 __all__ = ["TileText"]
@@ -104,7 +105,7 @@ class TileText(TileOperations):
         p = self.tensor(e)
         assert isinstance(p.type, TensorType)
         if any(const_dim(n) is None for n in p.type.shape):
-            what = f"{self.doing}: '{p.name_hint}', a tensor of run-time extents that is addressed by index, has no .pto form"
+            what = f"{self.doing}: '{user_name(p)}', a tensor of run-time extents that is addressed by index, has no .pto form"
             raise NotSupportedError(what, span, "give the tensor constant extents")
         return self.partition(p, [const_index(0)] * len(p.type.shape), p.type.shape)
 

@@ -39,6 +39,7 @@ from pypto.ir.stmt import (
     last_yield,
 )
 from pypto.ir.types import ArrayType, ScalarType
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
 __all__ = ["FunctionText"]
@@ -476,7 +477,7 @@ class FunctionText(System):
         roots = {self.tensor(e) for e in values}
         if len(roots) != 1:
             raise NotSupportedError(
-                f"'{v.name_hint}' is one of several tensors: that has no .pto form",
+                f"'{user_name(v)}' is one of several tensors: that has no .pto form",
                 v.span,
                 "write each tensor under its own name",
             )

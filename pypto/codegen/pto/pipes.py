@@ -26,6 +26,7 @@ from pypto.ir.shaped import TensorType, TileType, const_dim
 from pypto.ir.stmt import AssignStmt
 from pypto.ir.verify.pipe_ends import kind_of_pipe, pipe_use
 from pypto.ir.verify.scopes import statements
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
 __all__ = ["PipeText"]
@@ -50,7 +51,7 @@ class PipeText(TileText):
 
     def joined(self, v: Var, values: Sequence[Expr]) -> None:
         if isinstance(v.type, TileType) and any(e in self.handles.elsewhere for e in values):
-            what = f"'{v.name_hint}' is handed on by control flow and may lie in the slot of a pipe: that has no .pto form"
+            what = f"'{user_name(v)}' is handed on by control flow and may lie in the slot of a pipe: that has no .pto form"
             raise NotSupportedError(what, v.span, _OWN)
         super().joined(v, values)
 

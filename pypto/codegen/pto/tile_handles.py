@@ -23,6 +23,7 @@ from pypto.ir.opdef import COL, Lanewise
 from pypto.ir.program import Function
 from pypto.ir.rewrite import defined_vars, walk
 from pypto.ir.shaped import BufferType, TileType, const_dim, same_dims
+from pypto.ir.verify.ssa import user_name
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Handles:
                 self._say(*self.wanted[v], span)
             return root
         if _bytes(t) != _size(d) or self._offset(v, t) != 0:
-            what = f"'{v.name_hint}' shares storage without an address in a way that has no .pto form"
+            what = f"'{user_name(v)}' shares storage without an address in a way that has no .pto form"
             raise NotSupportedError(what, v.span, _PLANNER)
         return self._relabelled(v.name_hint, root, have, matrix_valid(t), span)
 
@@ -248,7 +249,7 @@ class Handles:
     def _static(self, source: Value, d: BufferType, v: Expr, span: Span) -> Value:
         """A relabel of what may be a window, of constant extents."""
         if -1 in d.valid_shape:
-            name = v.name_hint if isinstance(v, Var) else "a tile"
+            name = user_name(v) if isinstance(v, Var) else "a tile"
             what = f"'{name}', which is seen another way and valid as far as run-time numbers say, has no .pto form"
             raise NotSupportedError(what, span, "copy it into a tile of its own first")
         rows, cols = d.valid_shape
@@ -306,7 +307,7 @@ class Handles:
         valid = tuple(-1 if n is None else n for n in map(const_dim, made))
         view = descriptor(t).replace(valid_shape=valid)
         if _logical(view) != want:
-            what = f"'{v.name_hint}': rows and columns of a product that are known at run time only are all of its tile's"
+            what = f"'{user_name(v)}': rows and columns of a product that are known at run time only are all of its tile's"
             raise NotSupportedError(what, span, "make the tiles as large as the product can become")
         return self.retyped(v, view, made, f"{v.name_hint}_product", span)
 
@@ -322,7 +323,7 @@ class Handles:
         beside = [n for n, a, b in zip(sizes, made, valid, strict=True) if not same_dims((a,), (b,))]
         pitch = sizes[0] is not None and -(-sizes[0] // 16) * 16 == rows
         if fresh or not pitch or any(n is None or n % 16 for n in beside):
-            what = f"'{v.name_hint}' is wider than the product that it takes: what lies beside the product would be lost"
+            what = f"'{user_name(v)}' is wider than the product that it takes: what lies beside the product would be lost"
             raise NotSupportedError(what, span, "accumulate into a tile that is valid as far as the product, and store that")
 
     def same_place(self, v: Var, other: Expr) -> bool:

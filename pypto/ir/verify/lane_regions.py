@@ -208,24 +208,19 @@ def _crossing(f: Function, r: SplitAivScopeStmt) -> Iterator[Diagnostic]:
     for s in statements(r.body):
         for v in _reads(s):
             if v in gathered:
-                what = f"'{_called(v)}' is whole when all lanes have given their halves: behind the region"
+                what = f"'{user_name(v)}' is whole when all lanes have given their halves: behind the region"
                 yield _finding(629, what, s.span, "use it after the loop, or use the half itself")
             elif v not in defined and _of_matrix_unit(v) and not _is_shard(s):
-                what = f"'{_called(v)}' is the whole result of the matrix unit: a lane works on its half"
-                yield _finding(626, what, s.span, f"take the half: pl.aiv_shard({_called(v)})")
+                what = f"'{user_name(v)}' is the whole result of the matrix unit: a lane works on its half"
+                yield _finding(626, what, s.span, f"take the half: pl.aiv_shard({user_name(v)})")
     places = {v: s.span for s in statements(r.body) for v in defined_by(s)}
     for v in leaving(f, r):
         if not isinstance(v.type, TensorType) and v not in gathered:
-            what = f"'{_called(v)}' of one lane is used behind the region, where there is one value for both"
+            what = f"'{user_name(v)}' of one lane is used behind the region, where there is one value for both"
             remedy = "give it to pl.aic_gather, or store it with pl.store"
             if not isinstance(v.type, TileType):
                 remedy = "compute it outside of the region, or write it with pl.write"
             yield _finding(627, what, places[v], remedy)
-
-
-def _called(v: Var) -> str:
-    """The name in the user's text."""
-    return user_name(v).removesuffix("_tile")
 
 
 def _of_matrix_unit(v: Var) -> bool:

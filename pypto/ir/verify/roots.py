@@ -1,7 +1,8 @@
 """Whose storage a tensor value is, and who reads and writes it.
 
-In: functions in SSA form.  Out: for each tensor variable the set of variables that first stood for that piece of global
-memory: parameters, allocations, computed values.  An operator or function that returns what it wrote hands the storage on.
+In: functions in SSA form, or (`Flow(program, rebinds=True)`) before it.  Out: for each tensor variable the set of variables
+that first stood for that piece of global memory: parameters, allocations, computed values.  An operator or function that
+returns what it wrote hands the storage on.
 Invariant: sets only grow where control flow may choose; a set of one is certain.
 """
 
@@ -40,10 +41,13 @@ _READ, _WRITE, _BOTH = ArgEffect.Read, ArgEffect.Write, ArgEffect.ReadWrite
 
 
 class Flow:
-    """Facts about the functions of one program, found when asked for."""
+    """Facts about the functions of one program, found when asked for.
 
-    def __init__(self, program: Program | None = None) -> None:
-        self.program = program
+    `rebinds`: names may be assigned more than once; one stands for all that it is anywhere in its function.
+    """
+
+    def __init__(self, program: Program | None = None, rebinds: bool = False) -> None:
+        self.program, self.rebinds = program, rebinds
         self._returned: dict[str, tuple[int | None, ...]] = {}
         self._roots: dict[str, Roots] = {}
 
@@ -56,7 +60,7 @@ class Flow:
             # Entered before it is filled: a recursive call sees what is known so far.
             # Above the kernels a slice or reshape is a view; in a kernel it makes a value on the chip.
             known = self._roots[f.name] = Roots(self, f.params, views=f.func_type in _ORCHESTRATION)
-            known.follow(f.body)
+            known.follow_all(f.body)
         return known
 
     def returned(self, name: str) -> tuple[int | None, ...]:
@@ -101,7 +105,14 @@ class Roots:
             return (whole[e.index],) if e.index < len(whole) and len(whole) > 1 else ()
         if isinstance(e, MakeTuple):
             return tuple(self.of(x) for x in e.elements)
-        return ()
+        return self._made(e, _NONE) if isinstance(e, (Call, Submit)) else ()
+
+    def follow_all(self, body: Stmt) -> None:
+        """Enter the definitions of a function; where names are rebound, what stands behind counts in front too."""
+        before = None
+        while before != self._of:
+            before = dict(self._of) if self.flow.rebinds else self._of
+            self.follow(body)
 
     def follow(self, s: Stmt | None) -> None:
         """Enter the definitions of a body, in order."""
@@ -109,7 +120,8 @@ class Roots:
             for x in s.stmts:
                 self.follow(x)
         elif isinstance(s, AssignStmt):
-            self._of[s.var] = self._value(s)
+            made = self._value(s)
+            self._of[s.var] = _joined(self._of.get(s.var, ()), made) if self.flow.rebinds else made
         elif isinstance(s, IfStmt):
             self.follow(s.then_body)
             self.follow(s.else_body)
@@ -134,28 +146,32 @@ class Roots:
 
     def _merge(self, targets: tuple[Var, ...], y: YieldStmt | None) -> None:
         for v, e in zip(targets, y.value if y is not None else (), strict=False):
-            old, new = self._of.get(v, ()), self._parts(e)
-            if len(old) == len(new):
-                self._of[v] = tuple(a | b for a, b in zip(old, new, strict=True))
-            else:
-                self._of[v] = old or new
+            self._of[v] = _joined(self._of.get(v, ()), self._parts(e))
 
     def _value(self, s: AssignStmt) -> tuple[RootSet, ...]:
-        e, own = s.value, frozenset((s.var,))
-        if isinstance(e, (Call, Submit)):
-            op = ops.find(e.op.name)
-            if op is not None:
-                if not isinstance(s.var.type, TensorType):
-                    return ()
-                is_view = self.views and isinstance(op.semantics, Special) and op.semantics.kind in ("view", "transpose")
-                handed_on = 0 if is_view else op.reuses
-                return ((self.of(e.args[handed_on]) if handed_on is not None else _NONE) or own,)
-            returned = self.flow.returned(e.op.name)
-            parts = tuple((self.of(e.args[i]) if i is not None and i < len(e.args) else _NONE) or own for i in returned)
-            # A launch yields the results and a task id.
-            return parts if not isinstance(e, Submit) else (*parts, _NONE)
-        known = self._parts(e)
-        return known or ((own,) if isinstance(s.var.type, TensorType) else ())
+        own = frozenset((s.var,))
+        if isinstance(s.value, (Call, Submit)):
+            return self._made(s.value, own)
+        return self._parts(s.value) or ((own,) if isinstance(s.var.type, TensorType) else ())
+
+    def _made(self, e: Call | Submit, own: RootSet) -> tuple[RootSet, ...]:
+        """The roots of what a call gives; `own`: of what it makes itself."""
+        op = ops.find(e.op.name)
+        if op is not None:
+            if not isinstance(e.type, TensorType):
+                return ()
+            is_view = self.views and isinstance(op.semantics, Special) and op.semantics.kind in ("view", "transpose")
+            handed_on = 0 if is_view else op.reuses
+            return ((self.of(e.args[handed_on]) if handed_on is not None else _NONE) or own,)
+        returned = self.flow.returned(e.op.name)
+        parts = tuple((self.of(e.args[i]) if i is not None and i < len(e.args) else _NONE) or own for i in returned)
+        # A launch yields the results and a task id.
+        return parts if not isinstance(e, Submit) else (*parts, _NONE)
+
+
+def _joined(old: tuple[RootSet, ...], new: tuple[RootSet, ...]) -> tuple[RootSet, ...]:
+    """What either may be."""
+    return tuple(a | b for a, b in zip(old, new, strict=True)) if len(old) == len(new) else old or new
 
 
 # -- reads and writes ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pypto.ir.expr import Var
 from pypto.ir.program import Function, Program
+from pypto.ir.shaped import TileType
 from pypto.ir.stmt import ForStmt, IfStmt, ReturnStmt, ScopeStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, last_yield
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.scopes import ScopedWalk
@@ -33,8 +34,11 @@ def _finding(code: int, message: str, span: Span) -> Diagnostic:
 
 
 def user_name(v: Var) -> str:
-    """A variable's name as the user wrote it."""
-    return v.name_hint.split("__", 1)[0] or v.name_hint
+    """A variable's name as the user wrote it; a tile that was loaded from a tensor of the user's has the name of that."""
+    name, *more = v.name_hint.split("__", 1)
+    if not more and isinstance(v.type, TileType):
+        name = name.removesuffix("_tile")
+    return name or v.name_hint
 
 
 class _Definitions(ScopedWalk):

@@ -21,6 +21,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, seq
 from pypto.ir.types import ScalarType, Type
+from pypto.ir.verify.ssa import user_name
 from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape
 from pypto.passes.convert_tensor_to_tile_ops.bridges import Spaces, bridges_of, check_bridges
 from pypto.passes.convert_tensor_to_tile_ops.compact import is_compact
@@ -165,17 +166,17 @@ class BodyConverter(ProductConverter):
         limit = self.chip.capacity.get(where, 0)
         if t.dims is None:
             raise CompileError(
-                f"'{e.name_hint}' is used as a whole, but its shape is known only at run time",
+                f"'{user_name(e)}' is used as a whole, but its shape is known only at run time",
                 self.span,
-                f"work on windows of a fixed shape in a loop: {_window(e.name_hint, len(t.shape))}",
+                f"work on windows of a fixed shape in a loop: {_window(user_name(e), len(t.shape))}",
                 code="C021",
             )
         size = physical_bytes(t.dtype, t.dims)
         if size > limit and not self.in_pieces:
             raise CompileError(
-                f"'{e.name_hint}' is used as a whole: {size} bytes, but {where.name} memory holds {limit} bytes",
+                f"'{user_name(e)}' is used as a whole: {size} bytes, but {where.name} memory holds {limit} bytes",
                 self.span,
-                f"work on windows of it in a loop: {_window(e.name_hint, len(t.shape))}",
+                f"work on windows of it in a loop: {_window(user_name(e), len(t.shape))}",
                 code="C020",
             )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pypto.enums import WriteChannel
 from pypto.errors import CompileError
 from pypto.ir.expr import Var
+from pypto.ir.verify.ssa import user_name
 from pypto.passes.convert_tensor_to_tile_ops.flow import Access
 
 __all__ = ["mixed_writes", "reject_mixed_writes"]
@@ -36,7 +37,7 @@ def reject_mixed_writes(found: list[Access]) -> None:
         for r in a.roots & mixed:
             if a.channel is not None and seen.setdefault(r, a.channel) is not a.channel:
                 raise CompileError(
-                    f"'{r.name_hint}' is written both in bulk (store, assemble) and element by element (write) in one kernel",
+                    f"'{user_name(r)}' is written both in bulk (store, assemble) and element by element (write) in one kernel",
                     a.call.span,
                     "fill a tile with pl.full, write the elements into it and store it once, or write every element",
                     code="C023",

@@ -20,6 +20,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.verify.placement import overlapping_tiles
 from pypto.ir.verify.properties import IRProperty
+from pypto.ir.verify.ssa import user_name
 from pypto.ir.verify.tile_storage import check_storage
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import Pass
@@ -92,7 +93,7 @@ def _for_buffers(f: Function, chip: Chip) -> Function:
     copied = matrix_copy(made)
     if copied is not None:
         raise CompileError(
-            f"kernel '{f.name}': '{copied.name_hint}' would be a move within matrix memory",
+            f"kernel '{f.name}': '{user_name(copied)}' would be a move within matrix memory",
             copied.span,
             "let one accumulator go on through the loop or branch, and start it with init_cond=",
             code="C083",

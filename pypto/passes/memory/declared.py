@@ -14,6 +14,7 @@ from pypto.ir.expr import ConstInt, MemRef, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt
+from pypto.ir.verify.ssa import user_name
 from pypto.passes.memory.sizes import aligned, allocation_bytes
 from pypto.passes.statements import statements
 from pypto.target import Chip
@@ -44,8 +45,8 @@ def declared_allocations(f: Function, chip: Chip, symbolic: bool) -> dict[Var, D
         for v, other, _ in tiles[1:]:
             if other.memory_space is not t.memory_space:
                 raise CompileError(
-                    f"declared memory '{base.name_hint}' holds '{first.name_hint}' in {_name(t)}, "
-                    f"'{v.name_hint}' in {_name(other)}",
+                    f"declared memory '{user_name(base)}' holds '{user_name(first)}' in {_name(t)}, "
+                    f"'{user_name(v)}' in {_name(other)}",
                     v.span,
                     "declare one pl.MemRef per memory space",
                     code="C052",
@@ -61,10 +62,10 @@ def _slot(v: Var, m: MemRef, symbolic: bool) -> int:
         return 0
     if symbolic:
         raise NotSupportedError(
-            f"'{v.name_hint}': several slots of one declared memory need addresses", v.span, "use the PYPTO planner, or one slot"
+            f"'{user_name(v)}': several slots of one declared memory need addresses", v.span, "use the PYPTO planner, or one slot"
         )
     if not isinstance(m.slot_index_, ConstInt):
-        raise NotSupportedError(f"'{v.name_hint}': the slot is chosen at run time", v.span, "write the slot as a constant")
+        raise NotSupportedError(f"'{user_name(v)}': the slot is chosen at run time", v.span, "write the slot as a constant")
     return m.slot_index_.value
 
 

@@ -252,7 +252,7 @@ def placed(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
     [
         (then_vector, ((256, 64), (64, 256)), ("[256, 256]", "262144", "131072", "Acc", "store", "loop", "pl.matmul(a, b, ")),
         (placed, ((128, 256), (256, 128)), ("'x'", "[128, 256]", "131072", "65536", "Left", "Mat", "loop", "pl.matmul(x, y)")),
-        (onto_itself, ((512, 512), (512, 512)), ("'a_tile'", "1048576", "524288", "Mat", "loop", "another", "pl.matmul(a, b, ")),
+        (onto_itself, ((512, 512), (512, 512)), ("'a'", "1048576", "524288", "Mat", "loop", "another", "pl.matmul(a, b, ")),
     ],
 )
 def test_refusals(kernel, args, words):

@@ -1,5 +1,7 @@
 """Warnings and hints: found where they are, quiet where not."""
 
+from textwrap import indent
+
 import pytest
 from pass_lab import apply, body, program
 
@@ -34,6 +36,67 @@ def test_an_output_that_is_rebound_instead_of_written():
     assert "o[:]" in d.message
     written = body("with pl.at(level=pl.Level.CORE_GROUP):\n    o[:] = pl.tensor.add(x, x)\nreturn o", XO)
     assert found(written, Check.OutParamWriteDropped) == []
+
+
+WHOLE = "pl.Tensor[[32, 16], pl.FP32]"
+PART = f"""
+@pl.program
+class Parts:
+    @pl.function(type=pl.FunctionType.InCore)
+    def part(x: {X}, o: pl.Out[{X}]) -> {X}:
+        o = pl.store(pl.load(x, [0, 0], [16, 16]), [0, 0], o)
+        return o
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: {WHOLE}, o: pl.Out[{WHOLE}], p: pl.Out[{WHOLE}]) -> {WHOLE}:
+"""
+PLACES = """
+a = o
+b = p
+for i in pl.range(3):
+    a = pl.assemble(a, x, [0, 0])
+    c = a
+    a = b
+    b = c
+return o
+"""
+ONE_NAME = """
+w = o[0:16]
+w = self.part(x[0:16], w)
+w = p[0:16]
+w = self.part(x[0:16], w)
+return o
+"""
+LAUNCHED = """
+w = o[0:16]
+for i in pl.range(2):
+    _v, t = pl.submit(self.part, x[0:16], w)
+    w = p[i * 16 : i * 16 + 16]
+return o
+"""
+RELABELLED = """
+w = pl.reshape(o, [2, 16, 16])
+for i in pl.range(2):
+    v = pl.reshape(w[i], [16, 16])
+    v = self.part(x[0:16], v)
+p[:] = x
+return o
+"""
+
+
+def parts(lines):
+    return program(PART + indent(lines, " " * 8))
+
+
+@pytest.mark.parametrize("lines", [PLACES, ONE_NAME, LAUNCHED, RELABELLED])
+def test_outputs_that_are_written_under_other_names(lines):
+    assert found(parts(lines), Check.OutParamWriteDropped) == []
+
+
+@pytest.mark.parametrize("lines", [ONE_NAME, LAUNCHED])
+def test_an_output_whose_window_gets_no_name(lines):
+    (d,) = found(parts(lines.replace("o[0:16]", "p[0:16]")), Check.OutParamWriteDropped)
+    assert "nothing writes the output 'o'" in d.message
 
 
 def test_short_rows_are_a_hint_after_the_pipeline(tmp_path, capsys):
