@@ -136,13 +136,13 @@ def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tupl
     names = [p.name for p in entry.params]
     for k in node.keywords:
         if k.arg is None:
-            _refuse(x, node, op, "`**` in a call is not supported", "write the keywords out", at=k.value)
+            _refuse(x, node, op, "`**` in a call is not supported", "write the keywords out", at=k)
         if k.arg not in names:
             near = closest(k.arg, names)
             hint = f"{near} {form}" if near else form
-            _refuse(x, node, op, f"unexpected keyword argument '{k.arg}'", hint, at=k.value)
+            _refuse(x, node, op, f"unexpected keyword argument '{k.arg}'", hint, at=k)
         if k.arg in given:
-            _refuse(x, node, op, f"got two values for '{k.arg}'", form, at=k.value)
+            _refuse(x, node, op, f"got two values for '{k.arg}'", form, at=k)
         given[k.arg] = k.value
     missing = [p.name for p in entry.params if p.required and p.name not in given]
     if missing:

@@ -9,11 +9,11 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
-from pypto.errors import ParserError, ParserSyntaxError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError
+from pypto.errors import ParserError, ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend.builder import call_type
 from pypto.frontend.calls import ask_for_static
 from pypto.frontend.constants import describe, is_number
-from pypto.frontend.invoke import Callee, known_functions, parameters_text
+from pypto.frontend.invoke import Callee, parameters_text, signature_of, unknown_function
 from pypto.frontend.reads import reads
 from pypto.frontend.scopes import Keywords
 from pypto.frontend.source import Source
@@ -118,11 +118,9 @@ def submit(s: Statements, node: ast.Assign, target: ast.expr, construct: Constru
         frame.fail(
             ParserSyntaxError, f"{what} needs a kernel reference first, not a call", call.args[0], f"{what}(self.kernel, ...)"
         )
-    signature = frame.context.program.signature(kernel.name)
+    signature = signature_of(s.x, call, kernel.name)
     if signature is None:
-        program = frame.context.program
-        hint = known_functions(kernel.name, {*program.functions, *program.pending})
-        frame.fail(UndefinedVariableError, f"Function '{kernel.name}' not defined in program", call.args[0], hint)
+        unknown_function(s.x, call.args[0], kernel.name)
     rest = ast.Call(call.func, [], call.keywords)
     spmd = construct.name == "spmd_submit"
     k = Keywords(s, ast.copy_location(rest, call), what, (), (*_SUBMIT, *(("core_num", "sync_start") if spmd else ())))

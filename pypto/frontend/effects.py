@@ -7,7 +7,7 @@ call as it is.  Invariant: what a kernel would compute for nobody is refused; no
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pypto.enums import ArgEffect
 from pypto.errors import UnsupportedFeatureError
@@ -21,7 +21,14 @@ from pypto.language.operations import Construct, Operation
 if TYPE_CHECKING:
     from pypto.frontend.statements import Statements
 
-__all__ = ["bare_value"]
+__all__ = ["bare_value", "refuse_idle"]
+
+
+def refuse_idle(s: Statements, node: ast.expr, name: str = "x") -> NoReturn:
+    """The error for a statement that only computes; `name`: what would naturally be given its value."""
+    text = ast.unparse(node)
+    hint = f"write `{name} = {text}` if the value is needed, or leave the statement out"
+    s.frame.fail(UnsupportedFeatureError, f"this statement has no effect: {text}", node, hint)
 
 
 def bare_value(s: Statements, node: ast.expr, made: Expr) -> None:
@@ -62,13 +69,10 @@ def _refuse_idle(s: Statements, node: ast.expr, made: Expr) -> None:
             return  # a helper has effects of its own
         if not s.frame.jit and not _writes_as_tile(made):
             return
-    text = ast.unparse(node)
     target = node.args[0] if isinstance(node, ast.Call) and node.args else None
     first = made.args[0] if isinstance(made, Call) and made.args else None
     same = isinstance(target, ast.Name) and first is not None and _alike(first.type, made.type)
-    name = target.id if same and isinstance(target, ast.Name) else "x"
-    hint = f"write `{name} = {text}` if the value is needed, or leave the statement out"
-    s.frame.fail(UnsupportedFeatureError, f"this statement has no effect: {text}", node, hint)
+    refuse_idle(s, node, target.id if same and isinstance(target, ast.Name) else "x")
 
 
 def _writes_as_tile(made: Expr) -> bool:

@@ -99,16 +99,26 @@ def adopt(x: Expressions, f: Function) -> str:
 # -- functions of the program --------------------------------------------------------------------------------------
 
 
-def call_member(x: Expressions, node: ast.Call, name: str) -> Expr:
+def signature_of(x: Expressions, node: ast.AST, name: str) -> Signature | None:
+    """The signature of a function of the program, called or launched at `node`; None for a name that it does not have."""
     program = x.frame.context.program
     if name in program.building and name not in program.signatures:
         _recursive(x, node, [*program.building[program.building.index(name) :], name])
-    signature = program.signature(name)
+    return program.signature(name)
+
+
+def unknown_function(x: Expressions, node: ast.AST, name: str) -> NoReturn:
+    program = x.frame.context.program
+    known = {*program.functions, *program.pending}
+    x.fail(UndefinedVariableError, f"Function '{name}' not defined in program", node, known_functions(name, known))
+
+
+def call_member(x: Expressions, node: ast.Call, name: str) -> Expr:
+    signature = signature_of(x, node, name)
     if x.frame.raw:
         return _printed_call(x, node, name, signature)
     if signature is None:
-        known = {*program.functions, *program.pending}
-        x.fail(UndefinedVariableError, f"Function '{name}' not defined in program", node, known_functions(name, known))
+        unknown_function(x, node, name)
     attrs: dict[str, Any] = {}
     for k in node.keywords:
         if k.arg == "attrs":
@@ -117,7 +127,7 @@ def call_member(x: Expressions, node: ast.Call, name: str) -> Expr:
             x.fail(
                 ParserTypeError,
                 f"Function '{name}' does not accept keyword argument '{k.arg}'",
-                k.value,
+                k,
                 "kernels of a program are called with positional arguments",
             )
     if len(node.args) != len(signature.params):
@@ -188,10 +198,10 @@ def bind(x: Expressions, node: ast.Call, f: Helper, what: str) -> dict[str, Any]
     for k in node.keywords:
         if k.arg is None or k.arg not in source.parameters or k.arg in only_positional:
             hint = closest(k.arg or "", source.parameters) or parameters_text(source.name, source.parameters)
-            x.fail(ParserTypeError, f"{what} '{source.name}' does not accept keyword argument '{k.arg}'", k.value, hint)
+            x.fail(ParserTypeError, f"{what} '{source.name}' does not accept keyword argument '{k.arg}'", k, hint)
         if k.arg in given:
             message = f"{what} '{source.name}' got two values for '{k.arg}'"
-            x.fail(ParserTypeError, message, k.value, parameters_text(source.name, source.parameters))
+            x.fail(ParserTypeError, message, k, parameters_text(source.name, source.parameters))
         given[k.arg] = (x.value(k.value), k.value)
     values: dict[str, Any] = {}
     for name in source.parameters:

@@ -114,13 +114,13 @@ def _keywords(s: Statements, call: ast.Call, name: str) -> dict[str, ast.expr]:
     for k in call.keywords:
         if k.arg == "stage" and name != "pipeline":
             what = f"'stage' belongs to pl.pipeline, not to pl.{name}"
-            s.frame.fail(ParserSyntaxError, what, k.value, "write pl.pipeline(..., stage=2), or leave stage= out")
+            s.frame.fail(ParserSyntaxError, what, k, "write pl.pipeline(..., stage=2), or leave stage= out")
         if k.arg not in allowed:
             hint = (
                 closest(k.arg or "", allowed)
                 or f"pl.{name} takes bounds by position, and the keywords {', '.join(sorted(allowed))}"
             )
-            s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in pl.{name}()", k.value, hint)
+            s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in pl.{name}()", k, hint)
         found[k.arg] = k.value
     if name == "unroll" and "init_values" in found and not s.frame.raw:
         s.frame.fail(

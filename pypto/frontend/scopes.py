@@ -103,9 +103,9 @@ class Keywords:
         for k in call.keywords:
             if k.arg is None or k.arg not in (*positional, *allowed):
                 hint = closest(k.arg or "", known) or takes
-                s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in {what}()", k.value, hint)
+                s.frame.fail(ParserSyntaxError, f"Unknown keyword argument '{k.arg}' in {what}()", k, hint)
             if k.arg in self.nodes:
-                s.frame.fail(ParserSyntaxError, f"'{k.arg}' is given twice in {what}()", k.value, "keep one of the two")
+                s.frame.fail(ParserSyntaxError, f"'{k.arg}' is given twice in {what}()", k, "keep one of the two")
             self.nodes[k.arg] = k.value
 
     def get(self, name: str, kind: type | tuple[type, ...], default: Any, want: str) -> Any:

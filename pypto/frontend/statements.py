@@ -155,8 +155,7 @@ class Statements:
         if isinstance(made, Expr):
             effects.bare_value(self, value, made)
         elif not isinstance(value, ast.Call):
-            what = f"this statement has no effect: {ast.unparse(value)}"
-            self.frame.fail(UnsupportedFeatureError, what, value, "assign the value to a name, or leave it out")
+            effects.refuse_idle(self, value)
 
     def _directive(self, construct: Construct, call: ast.Call) -> bool:
         name = construct.name

@@ -99,7 +99,9 @@ def _unused_variable(program: Program) -> Iterator[Diagnostic]:
             if isinstance(s, EvalStmt) and isinstance(s.expr, Call):
                 op = ops.of(s.expr)
                 if op is not None and op.is_pure(s.expr.kwargs):
-                    yield _warning("UnusedVariable", f"what pl.{op.concept} returns is not used: the statement has no effect", s)
+                    yield _warning(
+                        "UnusedVariable", f"this statement has no effect: nothing uses what pl.{op.concept} returns", s
+                    )
             if not isinstance(s, AssignStmt) or s.var in read or s.var.name_hint.startswith("_") or _writes(s):
                 continue
             if id(s) in counters or (isinstance(s.var.type, ScalarType) and s.var.type.dtype is DataType.TASK_ID):

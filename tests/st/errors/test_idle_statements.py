@@ -117,7 +117,7 @@ def test_programs_of_functions_keep_it_with_a_warning(statement, buffers, tmp_pa
     """It computes nothing that shows, in tile form and where the kernel would have become buffers."""
     made = module(tmp_path, FUNCTION.format(statement=statement)).k
     name = statement.partition("(")[0]
-    with pytest.warns(PyptoWarning, match=re.escape(f"what {name} returns is not used: the statement has no effect")):
+    with pytest.warns(PyptoWarning, match=re.escape(f"this statement has no effect: nothing uses what {name} returns")):
         compiled = ir.compile(ir.Program([made], "k"), enable_buffer_ir=buffers)
     a, o = arrays()[0], out(16, 64)
     compiled(a, o)
