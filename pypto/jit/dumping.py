@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pypto.codegen.native.report import report
+from pypto.codegen.native.report import report_text
 from pypto.config import DUMP
 from pypto.errors import ConfigError
 from pypto.ir.printer import python_print
@@ -44,9 +44,9 @@ class Dumping:
 
     def finish(self, lowered: LoweredRequest, unit: NativeUnit, files: Mapping[str, bytes], addressed: bool) -> None:
         """What came of the final program."""
-        kernels = report(lowered.host, unit, lowered.stays, addressed=addressed)
+        report = report_text(lowered.host, unit, lowered.stays, addressed=addressed)
         texts = {name: data for name, data in files.items() if name.endswith((".pto", ".cpp"))}
-        texts |= {"kernel.c": unit.source.encode(), "report.txt": "\n\n".join(k.text() for k in kernels).encode() + b"\n"}
+        texts |= {"kernel.c": unit.source.encode(), "report.txt": report.encode()}
         for name, data in texts.items():
             _written(lambda path=self.folder / Path(name).name, data=data: path.write_bytes(data))  # type: ignore[misc]
 

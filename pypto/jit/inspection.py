@@ -36,14 +36,13 @@ def pto_text(request: Request | ProgramRequest) -> str:
 
 def report_text(request: Request | ProgramRequest) -> str:
     """For each kernel, the loops of its native code, what they move and compute, and what keeps them apart."""
-    from pypto.codegen.native.report import report
+    from pypto.codegen.native import report
     from pypto.codegen.native.unit import generate
 
     lowered = _lowered(request)
     addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
     unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
-    kernels = report(lowered.host, unit, lowered.stays, addressed=addressed)
-    return "\n\n".join(k.text() for k in kernels) + "\n"
+    return report.report_text(lowered.host, unit, lowered.stays, addressed=addressed)
 
 
 def _lowered(request: Request | ProgramRequest) -> LoweredRequest:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pypto.codegen.native import flow, from_buffer, from_tile
+from pypto.codegen.native.access import Region
 from pypto.codegen.native.emit import Emitter, Names, Sites, Touch, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
@@ -38,6 +39,7 @@ class DeviceCode(NamedTuple):
     """`touches` are by parameter index: who reads and writes which tensor, in emitted order; `values` opens its scalars.
 
     `fields`: C types and names of the parameters that a launch passes.  `shares`: the function does one share of a loop.
+    `proved`: what it touches is known well enough for proofs; `region`: what it does.
     `trips`, `blocks`: why its trips, or the blocks of a launch, cannot run at the same time; None if they can.
     """
 
@@ -54,6 +56,8 @@ class DeviceCode(NamedTuple):
     trips: str | None
     blocks: str | None
     pipes: PipeUse | None
+    proved: bool
+    region: Region
 
     @property
     def waits(self) -> bool:
@@ -137,6 +141,8 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         trips if shared is None else why_trips_meet(shared, e.touches, e.values),
         apart,
         b.pipes,
+        optimize,
+        b.body,
     )
 
 

@@ -7,17 +7,20 @@ along one axis; of on-chip memory, no trip reads what another one wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pypto.codegen.native.access import ArrayOp, Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
 from pypto.codegen.native.emit import Touch
 from pypto.codegen.native.flow import Block, Nested, Run, live_in, writes
+from pypto.dtypes import DataType
 from pypto.ir import arith
 from pypto.ir.analyzer import Analyzer
-from pypto.ir.expr import ConstInt, Expr, Var
+from pypto.ir.expr import ConstInt, Expr, Var, const_index
 from pypto.ir.rewrite import free_vars
+from pypto.ir.types import ScalarType
+from pypto.ir.verify.ssa import user_name
 
-__all__ = ["defined", "loop_to_share", "steady", "why_blocks_meet", "why_trips_meet"]
+__all__ = ["defined", "loop_to_share", "steady", "why_blocks_meet", "why_calls_meet", "why_trips_meet"]
 
 Values = dict[Var, Expr]
 
@@ -51,7 +54,7 @@ def why_trips_meet(loop: ForItem, touches: Sequence[Touch], values: Values) -> s
     written = {t.root for t in inside if t.write}
     for t in touches:
         if loop not in t.loops and t.root in written:
-            return f"'{t.root.name}' is read before the loop that writes it: others may have begun"
+            return f"'{_named(t)}' is read before the loop that writes it: others may have begun"
     return _why(inside, _Trip(loop.var, loop.step.value, values, defined(loop.body)))
 
 
@@ -62,14 +65,33 @@ def why_blocks_meet(region: Region, block: Var, touches: Sequence[Touch], values
     return _why(touches, _Trip(block, 1, values, defined(region)))
 
 
+def why_calls_meet(touches: Sequence[Touch], values: Values, region: Region, steps: Mapping[Var, int]) -> str | None:
+    """Why two calls of a kernel may touch the same element, one of them writing; None if they cannot.
+
+    `steps`: by how much each of its numbers differs between a call and the next; the others are the same in all calls.
+    """
+    if not steps:
+        return "every trip does the same"
+    trip = Var("trip", ScalarType.of(DataType.INDEX))
+    opened = dict(values)
+    for p, step in steps.items():
+        first = Var(f"{p.name_hint}_first", p.type)
+        opened[p] = arith.add(first, arith.mul(const_index(step), trip))
+    return _why(touches, _Trip(trip, 1, opened, defined(region)))
+
+
 def _why(touches: Sequence[Touch], trip: _Trip) -> str | None:
     for w in touches:
         if not w.write:
             continue
         for t in touches:
             if t.root is w.root and not trip.tells_apart(w.view, t.view):
-                return f"'{w.root.name}' is written where another one may {'write' if t.write else 'read'}"
+                return f"'{_named(w)}' is written where another one may {'write' if t.write else 'read'}"
     return None
+
+
+def _named(t: Touch) -> str:
+    return t.root.name if t.root.var is None else user_name(t.root.var)
 
 
 class _Trip:

@@ -88,8 +88,8 @@ class Launches(TensorValues):
         self.position, self.together = outer
         self.bind_results(var, callee, call)
 
-    def kernel(self, code: DeviceCode, call: Call, span: Span) -> None:
-        """A device function, called."""
+    def arguments(self, code: DeviceCode, call: Call, span: Span) -> list[str]:
+        """What a kernel is called with; the call is remembered."""
         callee = code.function
         arguments: list[str] = []
         known: dict[Var, Expr] = {}
@@ -107,6 +107,11 @@ class Launches(TensorValues):
                 roots.append(None)
         arguments += [self.expr(known[s]) for s in code.symbols]
         self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.waits))
+        return arguments
+
+    def kernel(self, code: DeviceCode, call: Call, span: Span) -> None:
+        """A device function, called."""
+        arguments = self.arguments(code, call, span)
         if code.pipes is not None:
             self.groups.start(code, self.position, arguments, span)
             return
@@ -118,10 +123,13 @@ class Launches(TensorValues):
                 self.w.all(self.shared.call(code, sharing, self.position, arguments))
             else:
                 given = ["call", "mem", *self.position, *arguments, *(("0", "1") if code.shares else ())]
-                self.w.line(f"const int64_t failed = kernel_{c_name(callee.name)}({', '.join(given)});")
-            self.w.line("if (failed) {")
-            self.w.line("    return failed;")
-            self.w.line("}")
+                self.w.line(f"const int64_t failed = kernel_{c_name(code.function.name)}({', '.join(given)});")
+            self.or_fail()
+
+    def or_fail(self) -> None:
+        self.w.line("if (failed) {")
+        self.w.line("    return failed;")
+        self.w.line("}")
 
     def expand(self, callee: Function, call: Call, span: Span) -> None:
         """A function that launches kernels, in place."""

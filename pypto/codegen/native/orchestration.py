@@ -17,9 +17,11 @@ from pypto.codegen.native.entry_values import aliases, allocates, carried_tensor
 from pypto.codegen.native.launches import Launch, Launches
 from pypto.codegen.native.local_arrays import array_op, write_array
 from pypto.codegen.native.scalars import C_TYPES, scalar_type
+from pypto.codegen.native.shared_loops import LoopCall, loop_call
 from pypto.codegen.native.structure import is_idle
 from pypto.codegen.native.tensor_values import TensorValue, is_packed
 from pypto.dtypes import DataType
+from pypto.enums import ForKind
 from pypto.errors import CompileError, NotSupportedError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple, TupleGetItemExpr, Var
@@ -43,7 +45,7 @@ from pypto.ir.stmt import (
 from pypto.ir.types import ArrayType, ScalarType, Type
 from pypto.span import Span
 
-__all__ = ["Entry", "Launch", "emit_entry"]
+__all__ = ["Entry", "EntryLoop", "Launch", "emit_entry"]
 
 
 class Entry(NamedTuple):
@@ -55,6 +57,14 @@ class Entry(NamedTuple):
     launches: tuple[Launch, ...]
     direct: frozenset[int]  # parameters the entry itself reads or writes element by element
     scratch: int
+    loops: tuple[EntryLoop, ...]
+
+
+class EntryLoop(NamedTuple):
+    """A parallel loop of the entry, and why threads do not share its trips; None where they do."""
+
+    span: Span
+    apart: str | None
 
 
 class EntryWriter(Launches):
@@ -67,6 +77,7 @@ class EntryWriter(Launches):
         super().__init__(function.name, devices, wrappers, sites, arena, frozenset().union(*carried))
         self.function = function
         self.arrays = ArrayUses(function)
+        self.loops: list[EntryLoop] = []
 
     # -- the function --
 
@@ -80,7 +91,9 @@ class EntryWriter(Launches):
             self.body(f.body)
             w.line("return 0;")
         text = "\n".join([*self.shared.texts.values(), w.text()])
-        return Entry(text, self.results(), tuple(self.hidden), tuple(self.launches), frozenset(self.direct), self.arena)
+        return Entry(
+            text, self.results(), tuple(self.hidden), tuple(self.launches), frozenset(self.direct), self.arena, tuple(self.loops)
+        )
 
     def parameters(self) -> None:
         data = scalars = 0
@@ -267,6 +280,12 @@ class EntryWriter(Launches):
 
     def loop(self, s: ForStmt) -> None:
         self.begin(s)
+        if s.kind is ForKind.Parallel:
+            found = loop_call(s, self.devices)
+            self.loops.append(EntryLoop(s.span, None if isinstance(found, LoopCall) else found))
+            if isinstance(found, LoopCall):
+                self.shared_loop(s, found)
+                return
         if not isinstance(s.step, ConstInt):
             site = self.sites.add("value", STEP, s.span)
             self.w.line(f"if ({self.expr(s.step)} == 0) {{")
@@ -281,6 +300,24 @@ class EntryWriter(Launches):
             with self.w.block(f"for ({t} {at} = {self.expr(s.start)}; {test}; {at} += {by})"):
                 self.w.line(f"const {t} {i} = {at};")
                 self.trip(s)
+
+    def shared_loop(self, s: ForStmt, found: LoopCall) -> None:
+        """All trips, by as many threads as there are: the numbers of the first one, and how they move on."""
+        t = scalar_type(s.loop_var)
+        stop, by, trips = (self.names.fresh(n) for n in ("stop_", "step_", "trips_"))
+        self.depth += 1
+        with self.w.block(""):
+            self.w.line(f"const {t} {self.names.bind(s.loop_var)} = {self.expr(s.start)};")
+            self.w.line(f"const {t} {stop} = {self.expr(s.stop)}, {by} = {self.expr(s.step)};")
+            self.w.line(f"const int64_t {trips} = pp_trips({self.names.of[s.loop_var]}, {stop}, {by});")
+            for x in found.scalars:
+                self.assign(x)
+            arguments = self.arguments(found.code, found.call, found.span)
+            self.w.all(self.shared.trips(found.code, found.steps, trips, arguments))
+            self.or_fail()
+        self.depth -= 1
+        for a in s.iter_args:
+            del self.names.of[a]
 
     def while_(self, s: WhileStmt) -> None:
         self.begin(s)

@@ -38,7 +38,7 @@ from pypto.ir.printer import python_print
 from pypto.ir.program import Function, Program
 from pypto.ir.verify.ssa import user_name
 
-__all__ = ["KernelReport", "Loop", "Movement", "report"]
+__all__ = ["KernelReport", "Loop", "Movement", "report", "report_text"]
 
 # Instructions that arithmetic units spend their time on; moves, comparisons and conversions are not counted.
 _ARITHMETIC = frozenset(("add", "sub", "mul", "div", "fma", "sqrt", "min", "max", "tdiv", "fdiv", "fmod", "cremf"))
@@ -111,6 +111,19 @@ def report(program: Program, unit: NativeUnit, stays: Mapping[str, str], *, addr
         if f.name in unit.sharing:
             made.append(_kernel(f, stays.get(f.name, ""), addressed, f.name in unit.fused, unit.sharing[f.name]))
     return tuple(made)
+
+
+def report_text(program: Program, unit: NativeUnit, stays: Mapping[str, str], *, addressed: bool = True) -> str:
+    """The report of a whole program."""
+    parts = ["\n".join(_entry_lines(unit)), *(k.text() for k in report(program, unit, stays, addressed=addressed))]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _entry_lines(unit: NativeUnit) -> Iterator[str]:
+    """What threads share of the loops around kernels."""
+    for loop in unit.loops:
+        where = f"the parallel loop of line {loop.span.begin_line}"
+        yield f"threads share trips of {where}" if loop.apart is None else f"threads share no trips of {where}: {loop.apart}"
 
 
 def _kernel(f: Function, stays: str, addressed: bool, optimize: bool, sharing: tuple[str | None, str | None]) -> KernelReport:

@@ -29,7 +29,7 @@ class SharedCalls:
     """The functions that do one share, each written once."""
 
     def __init__(self) -> None:
-        self.texts: dict[tuple[str, Sharing], str] = {}
+        self.texts: dict[tuple[object, ...], str] = {}
 
     def call(self, code: DeviceCode, sharing: Sharing, position: tuple[str, str], arguments: Sequence[str]) -> list[str]:
         """Statements that set `failed`; `position`: the block, and how many there are (all of them, where blocks are shared)."""
@@ -42,6 +42,42 @@ class SharedCalls:
             f"struct {name} given = {{{{{', '.join(arguments) or '0'}}}, {position[0]}, {position[1]}}};",
             f"const int64_t failed = pp_shared(call, {most}, share_{name}, &given);",
         ]
+
+    def trips(self, code: DeviceCode, steps: Sequence[int], trips: str, arguments: Sequence[str]) -> list[str]:
+        """Statements that have a call made `trips` times, its arguments moving on by `steps`, and set `failed`."""
+        kernel = c_name(code.function.name)
+        key = (code.function.name, *steps)
+        name = f"loop{len(self.texts)}_{kernel}"
+        if key not in self.texts:
+            self.texts[key] = _share_loop(code, steps, name)
+        else:
+            name = f"loop{list(self.texts).index(key)}_{kernel}"
+        return [
+            f"struct {name} given = {{{', '.join([trips, *arguments])}}};",
+            f"const int64_t failed = {trips} > 0 ? pp_shared(call, {trips}, share_{name}, &given) : 0;",
+        ]
+
+
+def _share_loop(code: DeviceCode, steps: Sequence[int], name: str) -> str:
+    w = Writer()
+    with w.block(f"struct {name}", tail="};"):
+        w.line("int64_t trips;")
+        w.all(f"{t}{n};" for t, n in code.fields)
+    with w.block(f"static int64_t share_{name}(pypto_call *call, void *given, int64_t share, int64_t shares)"):
+        w.line(f"const struct {name} *const g = given;")
+        w.line("const int64_t last = pp_part(g->trips, share + 1, shares);")
+        with w.block("for (int64_t trip = pp_part(g->trips, share, shares); trip < last; ++trip)"):
+            moves = [f" + trip * {step}" if step else "" for step in steps]
+            moves += [""] * (len(code.fields) - len(steps))
+            values = "".join(f", g->{n}{by}" for (_, n), by in zip(code.fields, moves, strict=True))
+            alone = ", 0, 1" if code.shares else ""
+            call = f"kernel_{c_name(code.function.name)}(call, call->arena->base, 0, 1{values}{alone})"
+            w.line(f"const int64_t failed = {call};")
+            w.line("if (failed) {")
+            w.line("    return failed;")
+            w.line("}")
+        w.line("return 0;")
+    return w.text()
 
 
 def _share(code: DeviceCode, sharing: Sharing, name: str) -> str:

@@ -14,7 +14,7 @@ from pypto.codegen.native.device import DeviceCode, emit_device, symbols_of
 from pypto.codegen.native.emit import Site, Sites
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.local_arrays import definitions
-from pypto.codegen.native.orchestration import Entry, emit_entry
+from pypto.codegen.native.orchestration import Entry, EntryLoop, emit_entry
 from pypto.codegen.native.overlap import given_memory_twice
 from pypto.codegen.native.products import LINKED
 from pypto.codegen.native.tasks import in_program_order
@@ -50,7 +50,7 @@ class Parameter(NamedTuple):
 class NativeUnit(NamedTuple):
     """C text, what is linked with it, and the facts of its call.
 
-    `fused`: the kernels whose operations may share loops.
+    `loops`: the parallel loops of the entry.  `fused`: the kernels whose operations may share loops.
     `sharing`: for each kernel, why its trips and the blocks of a launch of it are not shared by threads; None where they are.
     """
 
@@ -66,6 +66,7 @@ class NativeUnit(NamedTuple):
     stages: dict[str, str]
     sharing: dict[str, tuple[str | None, str | None]]
     fused: frozenset[str]
+    loops: tuple[EntryLoop, ...]
 
 
 _DIRECTIONS: dict[ParamDirection, Direction] = {ParamDirection.In: "in", ParamDirection.Out: "out", ParamDirection.InOut: "inout"}
@@ -121,6 +122,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         {n: ("buffer" if d.stage is FunctionIRStage.Buffer else "tile") for n, d in devices.items()},
         {n: (d.trips, d.blocks) for n, d in devices.items()},
         frozenset(devices) - twice if optimize else frozenset(),
+        e.loops,
     )
 
 

@@ -1,0 +1,132 @@
+"""Parallel loops of an entry whose trips threads share.
+
+In: a loop, and the kernels that it may call.  Out: the one call that a trip makes, with how its numbers move from trip to
+trip; or why trips are not shared.
+Invariant: what two trips touch is proved apart from the windows of the kernel's own accesses, as it is for a kernel's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pypto.codegen.native.device import DeviceCode
+from pypto.codegen.native.independence import why_calls_meet
+from pypto.dtypes import DataType
+from pypto.ir import arith
+from pypto.ir.expr import Call, ConstInt, Expr, IterArg, TupleGetItemExpr, Var
+from pypto.ir.rewrite import free_vars
+from pypto.ir.shaped import TensorType
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts
+from pypto.ir.types import ScalarType
+from pypto.ir.verify.ssa import user_name
+from pypto.span import Span
+
+__all__ = ["LoopCall", "loop_call"]
+
+
+class LoopCall(NamedTuple):
+    """`scalars`: what a trip computes before the call.  `steps`: by how much each of the kernel's parameters moves per trip."""
+
+    code: DeviceCode
+    call: Call
+    span: Span
+    scalars: tuple[AssignStmt, ...]
+    steps: tuple[int, ...]
+
+
+def loop_call(s: ForStmt, devices: Mapping[str, DeviceCode]) -> LoopCall | str:
+    """What the trips of a parallel loop do, if threads may share them; else why not."""
+    if not isinstance(s.step, ConstInt) or s.step.value == 0:
+        return "its step is no constant"
+    body = flatten_to_stmts(s.body)
+    scalars = tuple(x for x in body if isinstance(x, AssignStmt) and _is_number(x))
+    calls = [(x, c) for x in body if (c := _called(x)) is not None]
+    if len(calls) != 1:
+        return "a trip is not one call of a kernel"
+    (at, call), values = calls[0], {x.var: x.value for x in scalars}
+    code = devices.get(call.op.name)
+    if code is None or "core_num" in call.attrs:
+        return "a trip launches blocks, or several kernels"
+    if any(isinstance(x, AssignStmt) and x not in scalars and x is not at and not _is_item(x, at) for x in body):
+        return "a trip does more than to call a kernel"
+    if not _hands_on(s, body, at, call, code):
+        return "a trip hands something on to the next one"
+    if code.waits:
+        return "the kernel waits for others"
+    if not code.proved:
+        return "optimizations are off, or the kernel is given one memory twice"
+    steps = []
+    for p, a in zip(code.function.params, call.args, strict=True):
+        step = 0 if isinstance(p.type, TensorType) else _step(a, s.loop_var, values)
+        if step is None or (step and p.type != ScalarType.of(DataType.INDEX)):
+            return f"'{user_name(p)}' does not move by the same from trip to trip"
+        steps.append(step * s.step.value)
+    moved = {p: step for p, step in zip(code.function.params, steps, strict=True) if step}
+    why = why_calls_meet([t for _, t in code.touches], code.values, code.region, moved)
+    return why or LoopCall(code, call, at.span, scalars, tuple(steps))
+
+
+def _is_number(s: AssignStmt) -> bool:
+    return isinstance(s.var.type, ScalarType) and not isinstance(s.value, (Call, TupleGetItemExpr))
+
+
+def _called(s: Stmt) -> Call | None:
+    value = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+    return value if isinstance(value, Call) else None
+
+
+def _is_item(s: AssignStmt, at: Stmt) -> bool:
+    return isinstance(s.value, TupleGetItemExpr) and isinstance(at, AssignStmt) and s.value.tuple is at.var
+
+
+def _hands_on(s: ForStmt, body: list[Stmt], at: Stmt, call: Call, code: DeviceCode) -> bool:
+    """Whether each carried value is a tensor that the kernel was given in its place, and nothing else is in the loop."""
+    last = body[-1] if body and isinstance(body[-1], YieldStmt) else None
+    rest = body if last is None else body[:-1]
+    if not all(isinstance(x, (AssignStmt, EvalStmt)) for x in rest):
+        return False
+    results: dict[Var, Expr | None] = {}
+    given = _returned(code, call)
+    for x in rest:
+        if isinstance(x, AssignStmt) and x is at and len(given) == 1:
+            results[x.var] = given[0]
+        if isinstance(x, AssignStmt) and _is_item(x, at) and isinstance(x.value, TupleGetItemExpr):
+            results[x.var] = given[x.value.index]
+    yielded = () if last is None else last.value
+    return len(yielded) == len(s.iter_args) and all(_stays(a, y, results) for a, y in zip(s.iter_args, yielded, strict=True))
+
+
+def _stays(a: IterArg, y: Expr, results: Mapping[Var, Expr | None]) -> bool:
+    return isinstance(a.type, TensorType) and (y is a or (isinstance(y, Var) and results.get(y) is a))
+
+
+def _returned(code: DeviceCode, call: Call) -> list[Expr | None]:
+    """The arguments that a kernel's results are."""
+    last = flatten_to_stmts(code.function.body)[-1]
+    places = {p: i for i, p in enumerate(code.function.params)}
+    values = last.value if isinstance(last, ReturnStmt) else ()
+    return [call.args[places[v]] if isinstance(v, Var) and v in places else None for v in values]
+
+
+def _step(e: Expr, loop_var: Var, values: Mapping[Var, Expr]) -> int | None:
+    """By how much an expression grows with the loop's variable; None where it does not grow by a constant."""
+    factor = 0
+    for atom, c in arith.linear(e, dict(values)).terms:
+        if atom is loop_var:
+            factor += c
+        elif _depends(atom, loop_var, values):
+            return None
+    return factor
+
+
+def _depends(e: Expr, loop_var: Var, values: Mapping[Var, Expr]) -> bool:
+    work, seen = list(free_vars(e)), set[Var]()
+    while work:
+        v = work.pop()
+        if v is loop_var:
+            return True
+        if v in values and v not in seen:
+            seen.add(v)
+            work += free_vars(values[v])
+    return False
