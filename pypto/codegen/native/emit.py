@@ -34,6 +34,7 @@ from pypto.codegen.native.groups import Group, form_groups
 from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
 from pypto.codegen.native.streaming import HEADER, Streams
+from pypto.codegen.native.turns import emit_turn, turn_of
 from pypto.codegen.native.writer import Writer
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -356,6 +357,8 @@ class Emitter:
             self.routine(first)
         elif isinstance(first, LaneOp) and first.mask and g.indices[0] in g.stored:
             emit_mask(emitter, g.indices[0])
+        elif (turn := turn_of(first)) is not None:
+            emit_turn(emitter, turn)
         else:
             emitter.emit()
         self.scratch_at = before

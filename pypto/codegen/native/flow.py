@@ -34,6 +34,7 @@ from pypto.codegen.native.access import (
     disjoint,
     same_mapping,
 )
+from pypto.codegen.native.turns import is_copy, turn_of
 from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
 from pypto.ir.expr import const_index
@@ -91,10 +92,17 @@ def _forwarded(writers: Writers, k: int, op: LaneOp, i: int) -> Operand:
 
 def _source(writers: Writers, k: int, r: Read) -> Operand | None:
     """The operand that the copy behind a read reads, if reading it at `k` gives the same."""
-    use = writers.use(k, r)
+    use, across = writers.use(k, r), False
+    at = writers.ops[k]
+    if use.writer is None and is_copy(at):
+        # What the copy wrote along the rows is read along the columns.
+        r, across = r._replace(view=r.view.transposed(), rows=r.cols, cols=r.rows), True
+        use = writers.use(k, r)
     if use.writer is None:
         return None
     w = writers.ops[use.writer]
+    if turn_of(w) is not None and isinstance(at, (LaneOp, ReduceOp)) and not is_copy(at):
+        return None  # turned once, and then read in order, is quicker
     if not isinstance(w, LaneOp) or w.program.instrs or len(w.operands) != 1 or w.mask:
         return None
     o = w.operands[0]
@@ -104,9 +112,8 @@ def _source(writers: Writers, k: int, r: Read) -> Operand | None:
         return None
     if next(writers.before(k, o.view), -1) >= use.writer:
         return None  # changed in between
-    view = o.view.transposed() if _turned(w, r) else o.view
+    view = o.view.transposed() if _turned(w, r) is not across else o.view
     # An operation may write where it reads, element for element; anything else must be apart from what it reads.
-    at = writers.ops[k]
     in_place = isinstance(at, LaneOp) and not at.mask and r.pattern == FULL and same_mapping(at.dst, view)
     return o._replace(view=view) if in_place or disjoint(at.dst, view) else None
 

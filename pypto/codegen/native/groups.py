@@ -27,6 +27,7 @@ from pypto.codegen.native.access import (
     same_mapping,
 )
 from pypto.codegen.native.flow import Run
+from pypto.codegen.native.turns import turn_of
 from pypto.codegen.native.uses import Read, Use, reads, written_rect
 from pypto.ir import arith
 from pypto.ir.expr import Expr
@@ -88,7 +89,7 @@ class Group(NamedTuple):
         for n, s in enumerate(self.steps):
             for p in s.ops:
                 op = run.ops[p.at]
-                lanewise = isinstance(op, LaneOp)
+                lanewise = isinstance(op, LaneOp) and p.kind != OTHER
                 for r in reads(op):
                     if self.register_of(run, p, r.operand) is None:
                         yield GroupAccess(n, p, r, False, lanewise and r.pattern == FULL)
@@ -159,7 +160,7 @@ def _options(op: Compute) -> list[tuple[Expr, str, bool]]:
     """(rows of the group, kind, turned), the preferred one first."""
     if isinstance(op, ReduceOp):
         return [(op.rows, REDUCE_ROW if op.spec.axis == 1 else REDUCE_COL, False)]
-    if not isinstance(op, LaneOp):
+    if not isinstance(op, LaneOp) or turn_of(op) is not None:
         return [(ONE, OTHER, False)]
     if arith.is_const(op.cols, 1) and not arith.is_const(op.rows, 1):
         return [(op.rows, ROW_VALUE, False)]
