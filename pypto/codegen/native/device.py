@@ -112,8 +112,7 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     e.shared = shared
     if optimize and not waits:
         e.streams = Streams(block, (*function.params, *symbols), b.block, b.blocks)
-    stage = "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
-    w.line(f"/* {function.name}: {stage} stage */")
+    w.line(f"/* {function.name}: {'Buffer' if function.ir_stage is FunctionIRStage.Buffer else 'Tile'} stage */")
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
         _body(e, b, block)
     apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"
