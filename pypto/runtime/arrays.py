@@ -19,7 +19,7 @@ import numpy as np
 from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError, Error
 
-__all__ = ["CONVERT", "ArrayView", "adapt", "description", "element_type", "type_numbers", "view", "without_memory"]
+__all__ = ["CONVERT", "ArrayView", "adapt", "description", "element_type", "is_torch", "type_numbers", "view", "without_memory"]
 
 # The remedy for arrays that only their own library understands.
 CONVERT = "convert it to a numpy array first"
@@ -81,6 +81,11 @@ def description(obj: object) -> tuple[tuple[Any, ...], Any] | None:
         return tuple(shape), np.dtype(dtype)
     except TypeError:
         return None
+
+
+def is_torch(cls: type) -> bool:
+    """Whether a class is torch's own class of tensors, no subclass."""
+    return cls.__name__ == "Tensor" and cls.__module__ == "torch"
 
 
 def element_type(dtype: np.dtype[Any]) -> DataType | None:

@@ -19,7 +19,7 @@ import numpy as np
 from pypto.config import LAUNCHER, NUM_THREADS
 from pypto.dtypes import DataType
 from pypto.errors import InternalError, KernelBoundsError, KernelError, SerializationError, ToolchainError
-from pypto.runtime.arrays import adapt, type_numbers
+from pypto.runtime.arrays import adapt, is_torch, type_numbers
 from pypto.runtime.directories import say_once
 from pypto.runtime.plan import HEAVY_BYTES, MISSING, KernelPlan, ScalarParam, Site, TensorParam, limits, slot
 from pypto.span import Span
@@ -212,7 +212,9 @@ def configure_native(module: ModuleType) -> bool:
         return False
     module.configure(
         ndarray=np.ndarray,
-        adapt=adapt,
+        adapt=_adapt,
+        direct=None,
+        numpy="numpy",
         plain=_plain,
         prepare=prepare,
         zeros=np.zeros,
@@ -223,6 +225,15 @@ def configure_native(module: ModuleType) -> bool:
         context_var=None,
     )
     return True
+
+
+def _adapt(obj: object) -> Any:
+    """As `adapt`; torch's tensors are left to the launcher from the second one on, as their own method does the same."""
+    found = adapt(obj)
+    cls = type(obj)
+    if found is not None and _native and _native[0] is not None and is_torch(cls):
+        _native[0].configure(direct=cls)
+    return found
 
 
 def prepare(plan: KernelPlan) -> tuple[Any, ...]:

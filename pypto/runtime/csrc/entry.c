@@ -17,10 +17,21 @@ static int64_t *frame_symbols(const Entry *e, Frame *f) { return f->rest + 2 * e
 static int64_t *frame_scalars(const Entry *e, Frame *f) { return frame_symbols(e, f) + e->nsymbols; }
 static PyObject **frame_hidden(const Entry *e, Frame *f) { return (PyObject **)(frame_scalars(e, f) + e->nscalars); }
 
+/* The array of a foreign tensor by its own method; NULL without an exception where that has none to give. */
+static PyObject *array_of(PyObject *arg)
+{
+    PyObject *found = PyObject_CallMethodNoArgs(arg, hooks.numpy);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+    return found;
+}
+
 /* The slow half of values_resolve: 1, 0 where Python finds nothing usable, -1 with an exception. */
 static int resolve_foreign(Frame *f, Py_ssize_t i, int is_tensor, PyObject *arg)
 {
-    PyObject *found = PyObject_CallOneArg(is_tensor ? hooks.adapt : hooks.plain, arg);
+    PyObject *found = is_tensor && (PyObject *)Py_TYPE(arg) == hooks.direct ? array_of(arg) : NULL;
+    if (found == NULL && !PyErr_Occurred())
+        found = PyObject_CallOneArg(is_tensor ? hooks.adapt : hooks.plain, arg);
     if (found == NULL)
         return -1;
     int usable = is_tensor ? (PyObject *)Py_TYPE(found) == hooks.ndarray : PyFloat_Check(found) || PyLong_Check(found);

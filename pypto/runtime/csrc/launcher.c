@@ -16,7 +16,7 @@ static const struct { const char *name; size_t offset; } hook_table[] = {
     {"ndarray", offsetof(Hooks, ndarray)}, {"adapt", offsetof(Hooks, adapt)},     {"plain", offsetof(Hooks, plain)},
     {"prepare", offsetof(Hooks, prepare)}, {"zeros", offsetof(Hooks, zeros)},     {"reject", offsetof(Hooks, reject)},
     {"fault", offsetof(Hooks, fault)},     {"missing", offsetof(Hooks, missing)}, {"threads", offsetof(Hooks, threads)},
-    {"context_var", offsetof(Hooks, context_var)},
+    {"context_var", offsetof(Hooks, context_var)}, {"direct", offsetof(Hooks, direct)}, {"numpy", offsetof(Hooks, numpy)},
 };
 enum { HOOKS = sizeof hook_table / sizeof hook_table[0] };
 

@@ -186,6 +186,36 @@ def test_torch_tensors_are_written_in_place(counted):
     assert y[0, 0].item() == 2
 
 
+class Own(Interface):
+    """An array with a method that gives numpy's array over it, or raises."""
+
+    raises, asked = None, 0
+
+    def numpy(self):
+        Own.asked += 1
+        if Own.raises is not None:
+            raise Own.raises
+        return np.asarray(self)
+
+
+def test_the_direct_class_is_asked_first_and_what_it_refuses_goes_the_usual_way(counted, native_module, monkeypatch):
+    monkeypatch.setattr(Own, "asked", 0)
+    native_module.configure(direct=Own)
+    try:
+        y = f32(4, 8)
+        for raises, fits in ((None, True), (RuntimeError("has a gradient"), True)):
+            monkeypatch.setattr(Own, "raises", raises)
+            assert counted(Own(f32(4, 8)), Own(y)) is fits
+        monkeypatch.setattr(Own, "raises", KeyboardInterrupt())
+        if Own.asked:
+            with pytest.raises(KeyboardInterrupt):
+                counted(Own(f32(4, 8)), Own(y))
+    finally:
+        native_module.configure(direct=None)
+    assert y[0, 0] == 2
+    assert Own.asked in (0, 5)  # ctypes asks nobody
+
+
 def test_foreign_read_only_memory_is_not_written(counted):
     assert not counted(f32(4, 8), memoryview(f32(4, 8)).toreadonly())
 
