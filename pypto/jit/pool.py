@@ -2,7 +2,8 @@
 
 In: requests, with the context of whoever submits them.  Out: futures of `Precompiled`, and artifacts in the cache.
 Invariant: every future that was handed out comes to an end: with a result, with the error that compiling here would have
-raised, or with one that names the kernel and says what became of its worker.
+raised, or with one that names the kernel and says what became of its worker.  Ctrl-C comes between steps: nothing that
+the slots share is left half done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import weakref
 from collections import deque
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +24,7 @@ from pypto.jit.batch import as_request, work_of
 from pypto.jit.work import Precompiled, Reply, Work, carried_out, done_elsewhere, received
 from pypto.jit.worker import WorkerProcess
 from pypto.runtime.cpus import available_cpus
+from pypto.runtime.interrupts import held
 
 __all__ = ["PrecompilePool"]
 
@@ -62,6 +65,7 @@ class PrecompilePool:
         self._change = threading.Condition()
         self._idle = 0
         self._outside: dict[int, Any] = {}  # what an executor has, and its futures
+        self._back: SimpleQueue[None] = SimpleQueue()  # a word for each that came back
         self._closed = False
         self._flying: dict[bytes, Future[Precompiled]] = {}
         _pools.add(self)
@@ -78,28 +82,28 @@ class PrecompilePool:
         if self._closed:
             raise RuntimeError("this PrecompilePool is closed")
         future: Future[Precompiled] = Future()
-        try:
-            work = work_of(as_request(kernel, args, kwargs))
-        except Exception as e:
-            future.set_exception(e)
-            return future
-        if isinstance(work, Precompiled):
-            future.set_result(work)
-            return future
-        return self._begin(work, future)
-
-    def _begin(self, work: Work, future: Future[Precompiled]) -> Future[Precompiled]:
-        if not work.is_diagnostic:
-            with self._change:
-                flying = self._flying.setdefault(work.record, future)
-            if flying is not future:
-                return flying
-            future.add_done_callback(lambda _: self._landed(work.record))
-        job = _Job(work, future)
-        if self._executor is not None:
-            self._hand_over(job, self._executor)
-        elif not (self.workers and self._queue(job)):
-            _finish(job, lambda: carried_out(work))
+        with held():
+            try:
+                work = work_of(as_request(kernel, args, kwargs))
+            except Exception as e:
+                future.set_exception(e)
+                return future
+            if isinstance(work, Precompiled):
+                future.set_result(work)
+                return future
+            if not work.is_diagnostic:
+                with self._change:
+                    flying = self._flying.setdefault(work.record, future)
+                if flying is not future:
+                    return flying
+                future.add_done_callback(lambda _: self._landed(work.record))
+            job = _Job(work, future)
+            if self._executor is not None:
+                self._hand_over(job, self._executor)
+                return future
+            if self.workers and self._queue(job):
+                return future
+        _finish(job, lambda: carried_out(work))
         return future
 
     def _landed(self, record: bytes) -> None:
@@ -152,12 +156,28 @@ class PrecompilePool:
         finally:
             with self._change:
                 self._outside.pop(id(job), None)
-                self._change.notify_all()
+            self._back.put(None)
 
     # -- the end --
 
     def close(self, *, cancel: bool = False) -> None:
         """No more submissions; wait for the rest, or with `cancel` drop what has not begun and end the processes."""
+        try:
+            with held():
+                self._shut(cancel)
+            if os.getpid() != self._owner:
+                return
+            for slot in self._slots:
+                slot.wait()
+            while self._outside and not cancel:
+                self._back.get()
+            self._back.put(None)  # another thread may wait, too
+        except BaseException:
+            if not cancel:
+                self.close(cancel=True)
+            raise
+
+    def _shut(self, cancel: bool) -> None:
         with self._change:
             self._closed = True
             dropped = list(self._jobs) if cancel else []
@@ -167,22 +187,11 @@ class PrecompilePool:
         for job in dropped:
             job.future.cancel()
             job.future.set_running_or_notify_cancel()
-        if os.getpid() != self._owner:
-            return
-        if cancel:
+        if cancel and os.getpid() == self._owner:
             for slot in self._slots:
                 slot.give_up()
             for theirs in list(self._outside.values()):
                 theirs.cancel()
-        try:
-            for slot in self._slots:
-                slot.join()
-            with self._change:
-                self._change.wait_for(lambda: cancel or not self._outside)
-        except BaseException:
-            if not cancel:
-                self.close(cancel=True)
-            raise
 
     def __enter__(self) -> PrecompilePool:
         return self
@@ -199,6 +208,11 @@ class _Slot(threading.Thread):
         self._pool = pool
         self._worker: WorkerProcess | None = None
         self._given_up = False
+        self._busy = threading.Lock()
+
+    def start(self) -> None:
+        self._busy.acquire()
+        super().start()
 
     def run(self) -> None:
         try:
@@ -206,8 +220,16 @@ class _Slot(threading.Thread):
                 work = job.work
                 _finish(job, lambda work=work: self._done(work))
         finally:
-            if self._worker is not None:
-                self._worker.end()
+            try:
+                if self._worker is not None:
+                    self._worker.end()
+            finally:
+                self._busy.release()
+
+    def wait(self) -> None:
+        """Until it has nothing more to do.  Unlike `join`, this survives Ctrl-C: waiting once more does wait."""
+        with self._busy:
+            pass
 
     def _done(self, work: Work) -> Precompiled:
         # Instruments are in this process.
@@ -242,12 +264,14 @@ def _finish(job: _Job, done: Any, *, begun: bool = False) -> None:
         return
     try:
         result = done()
+        with held():
+            job.future.set_result(result)
     except BaseException as e:
-        job.future.set_exception(e)
+        with held():
+            if not job.future.done():
+                job.future.set_exception(e)
         if not isinstance(e, (Exception, CancelledError)):
             raise
-    else:
-        job.future.set_result(result)
 
 
 def _reply(work: Work, theirs: Any, error: BaseException | None) -> Reply:

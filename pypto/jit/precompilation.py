@@ -1,7 +1,7 @@
 """`pypto.precompile`: many kernels at once, and what is seen of it meanwhile.
 
 In: kernels, requests, programs.  Out: artifacts in the cache and one result for each, in their order.
-Invariant: what has been compiled stays, whatever becomes of the rest.
+Invariant: what has been compiled stays, whatever becomes of the rest; Ctrl-C arrives where nothing is half done.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import importlib
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any, Protocol, TextIO
 
 from pypto.errors import Error
 from pypto.jit.batch import PrecompileRequest, as_request
 from pypto.jit.pool import Kind, PrecompilePool
 from pypto.jit.work import Precompiled
+from pypto.runtime.interrupts import held
 
 __all__ = ["precompile"]
 
@@ -47,16 +49,24 @@ def precompile(
     try:
         with PrecompilePool(workers, kind=kind, executor=executor) as pool, _shown(stream, len(requests)) as show:
             at: dict[Future[Precompiled], list[int]] = {}
+            landed: SimpleQueue[Future[Precompiled]] = SimpleQueue()
             for i, request in enumerate(requests):
                 if isinstance(request, PrecompileRequest):
-                    at.setdefault(pool.submit(request), []).append(i)
+                    future = pool.submit(request)
+                    at.setdefault(future, []).append(i)
                 else:
                     found[i] = request
-                    show.one(names[i], request)
-            for future in as_completed(at):
-                for i in at[future]:
-                    result = found[i] = _result(future)
-                    show.one(names[i], result)
+                    with held():
+                        show.one(names[i], request)
+            with held():
+                for future in at:
+                    future.add_done_callback(landed.put)
+            for _ in at:
+                future = landed.get()
+                with held():
+                    for i in at[future]:
+                        result = found[i] = _result(future)
+                        show.one(names[i], result)
     except KeyboardInterrupt:
         if stream is not None:
             there = sum(isinstance(r, Precompiled) for r in found)
@@ -151,14 +161,21 @@ def _shown(stream: TextIO | None, total: int) -> Iterator[_Show]:
         return
     console = rich.console.Console(file=stream)
     columns = rich.progress
-    with columns.Progress(
+    bar = columns.Progress(
         columns.TextColumn("{task.description}"),
         columns.BarColumn(),
         columns.MofNCompleteColumn(),
         columns.TimeElapsedColumn(),
         console=console,
-    ) as bar:
-        yield _Bar(bar, bar.add_task("compiling", total=total))
+    )
+    try:
+        with held():
+            bar.start()
+            task = bar.add_task("compiling", total=total)
+        yield _Bar(bar, task)
+    finally:
+        with held():
+            bar.stop()
     console.print(f"{total} kernels in {time.monotonic() - begin:.1f} s", highlight=False)
 
 

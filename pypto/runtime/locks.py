@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from pypto.errors import InternalError
+from pypto.runtime.interrupts import Interrupts, held
 
 __all__ = ["FileLock", "acquire", "single_flight"]
 
@@ -144,7 +145,8 @@ class _Flight(Generic[T]):
 
     def __init__(self) -> None:
         self.owner = threading.get_ident()
-        self.done = threading.Event()
+        self.under_way = threading.Lock()
+        self.under_way.acquire()
         self.results: list[T] = []
         self.error: Exception | None = None
         self.trace: TracebackType | None = None
@@ -161,16 +163,18 @@ def single_flight(key: Hashable, work: Callable[[], T]) -> T:
     InternalError if work asks for its own key.
     """
     while True:
-        with _mutex:
-            flight = _flights.get(key)
-            leads = flight is None
-            if flight is None:
-                flight = _flights[key] = _Flight()
-        if leads:
-            return _fly(key, flight, work)
+        with held() as interrupts:
+            with _mutex:
+                flight = _flights.get(key)
+                leads = flight is None
+                if flight is None:
+                    flight = _flights[key] = _Flight()
+            if leads:
+                return _fly(key, flight, work, interrupts)
         if flight.owner == threading.get_ident():
             raise InternalError(f"a build waits for itself: {key!r}")
-        flight.done.wait()
+        with flight.under_way:
+            pass
         if flight.error is not None:
             raise flight.error.with_traceback(flight.trace)
         if flight.results:
@@ -178,19 +182,24 @@ def single_flight(key: Hashable, work: Callable[[], T]) -> T:
             return result
 
 
-def _fly(key: Hashable, flight: _Flight[object], work: Callable[[], T]) -> T:
+def _fly(key: Hashable, flight: _Flight[object], work: Callable[[], T], interrupts: Interrupts) -> T:
     try:
+        interrupts.pass_on()
         result = work()
+        interrupts.hold()
         flight.results.append(result)
         return result
     except Exception as e:
         flight.error, flight.trace = e, e.__traceback__
         raise
     finally:
-        with _mutex:
-            if _flights.get(key) is flight:
-                del _flights[key]
-        flight.done.set()
+        try:
+            interrupts.hold()
+        finally:
+            with _mutex:
+                if _flights.get(key) is flight:
+                    del _flights[key]
+            flight.under_way.release()
 
 
 def _forget_in_child() -> None:

@@ -128,6 +128,49 @@ except KeyboardInterrupt:
     assert box.stats()[-1]["builds"] == 0
 
 
+def test_ctrl_c_at_any_moment(box):
+    """Also where the main thread has just taken a lock that the threads need: no thread waits for it afterwards."""
+    script = """
+import concurrent.futures._base, contextlib, signal, time
+from pypto.jit import pool, precompilation, work
+from pypto.runtime import interrupts
+modules = threading, concurrent.futures._base, contextlib, pool, precompilation, interrupts
+files = {m.__file__ for m in modules}
+def compiled(it):
+    time.sleep(0.001)
+    return work.Precompiled(it.kernel, "key", "built", 0.0, True)
+pool.carried_out = compiled
+kernels = [(scaled(float(i)), X, X) for i in range(2, 5)]
+def attempt(moment):
+    left = moment
+    def trace(frame, event, arg):
+        nonlocal left
+        if frame.f_code.co_filename not in files: return None
+        if event == "return":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return trace
+    try:
+        sys.settrace(trace)
+        pypto.precompile(kernels, workers=2, kind="thread")
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    assert left > 0, "lost"
+    return False
+pypto.precompile(kernels, workers=0)
+moment = 1
+while attempt(moment): moment += 1
+print(moment, threading.active_count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+    moments, threads, restored = box.run(SUBMIT + script, timeout=50).words
+    assert int(moments) > 100
+    assert (threads, restored) == ("1", "True")
+
+
 @pytest.mark.parametrize("how", ["kill", "exit"])
 def test_workers_end_with_their_parent(box, how):
     end = {"kill": "os.kill(os.getpid(), 9)", "exit": "print('out')"}[how]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import sys
 import threading
+import time
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
 
 import pytest
 
+from pypto.runtime import interrupts, locks
+from pypto.runtime.interrupts import held
 from pypto.runtime.locks import FileLock, acquire, holder, single_flight
 
 
@@ -103,3 +112,74 @@ def test_other_keys_go_on_and_finished_work_is_done_again() -> None:
     go.set()
     thread.join()
     assert single_flight("key", work) == 1
+
+
+def test_ctrl_c_at_any_moment_of_a_build_leaves_nobody_waiting() -> None:
+    """The one that builds is interrupted wherever Python may do so; the one that waits for it builds in its place."""
+    files = {locks.__file__, interrupts.__file__, contextlib.__file__, threading.__file__}
+
+    def attempt(moment: int) -> bool:
+        left, interrupted = moment, False
+        begun: SimpleQueue[None] = SimpleQueue()
+        waiting = threading.Thread(target=lambda: (begun.get(), single_flight("a build", lambda: None)), daemon=True)
+        waiting.start()
+
+        def trace(frame: FrameType, event: str, arg: object) -> object:
+            nonlocal left
+            if frame.f_code.co_filename not in files:
+                return None
+            left -= event == "return"
+            if left == 0 and event == "return":
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+            return trace
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            single_flight("a build", lambda: (begun.put(None), time.sleep(0.005)))  # until the other one waits
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.settrace(before)
+        begun.put(None)
+        waiting.join(10)
+        assert not waiting.is_alive(), moment
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, moment
+        return interrupted
+
+    moments = next(moment for moment in count(1) if not attempt(moment))
+    assert moments > 10
+
+
+def test_interrupts_are_held_until_the_block_ends() -> None:
+    done = []
+
+    def interrupted() -> None:
+        with held() as block:
+            signal.raise_signal(signal.SIGINT)
+            done.append("later")
+            with pytest.raises(KeyboardInterrupt):
+                block.pass_on()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            block.hold()
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            done.append("a second one acts at once")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == ["later", "a second one acts at once"]
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_interrupts_that_python_does_not_handle_are_left_alone(handler: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with held():
+            assert signal.getsignal(signal.SIGINT) is handler
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
