@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from pypto.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 from pypto.jit.batch import as_request, work_of
 from pypto.jit.work import Precompiled, Reply, Work, carried_out, done_elsewhere, received
-from pypto.jit.worker import WorkerProcess
+from pypto.jit.worker import NoRoom, WorkerProcess
 from pypto.runtime.cpus import available_cpus
 from pypto.runtime.interrupts import held
 
@@ -207,7 +207,7 @@ class _Slot(threading.Thread):
         super().__init__(name="pypto-precompile", daemon=True)
         self._pool = pool
         self._worker: WorkerProcess | None = None
-        self._given_up = False
+        self._given_up = self._alone = False
         self._busy = threading.Lock()
 
     def start(self) -> None:
@@ -238,6 +238,9 @@ class _Slot(threading.Thread):
             return carried_out(work)
         try:
             return received(work, worker.ask(work))
+        except NoRoom:
+            self._alone = True
+            return carried_out(work)
         except ToolchainError:
             if self._given_up:
                 raise CancelledError from None
@@ -245,6 +248,8 @@ class _Slot(threading.Thread):
 
     def _process(self) -> WorkerProcess | None:
         """This slot's worker; None where the system has no room for a process: then its work is done here."""
+        if self._alone:
+            return None
         if self._worker is None or self._worker.has_ended:
             self._worker = None
             with suppress(OSError):

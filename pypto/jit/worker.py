@@ -18,17 +18,24 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
+from typing import NoReturn
 
 from pypto import config
 from pypto.errors import ToolchainError
 from pypto.jit.work import Reply, Work, done_elsewhere
+from pypto.runtime.build import when_crowded
 
-__all__ = ["WorkerProcess", "serve"]
+__all__ = ["NoRoom", "WorkerProcess", "serve"]
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from pypto.jit.worker import serve; serve(int(sys.argv[1]))"
 _LENGTH = 8
 _PATIENCE = 60.0  # seconds beside those that compilers and locks may take
 _GRACE = 5.0  # seconds in which a worker ends its compiler
+_NO_ROOM = 75  # the status of a worker that the system gives no thread or compiler (EX_TEMPFAIL of sysexits.h)
+
+
+class NoRoom(OSError):
+    """A worker was started, and the system has no room for what it needs."""
 
 
 def _send(connection: socket.socket, data: bytes) -> None:
@@ -80,7 +87,10 @@ class WorkerProcess:
         _running.add(self)
 
     def ask(self, work: Work) -> Reply:
-        """What the worker makes of some work; ToolchainError T104 if it dies, T105 if it does not answer in time."""
+        """What the worker makes of some work.
+
+        ToolchainError T104 if it dies, T105 if it does not answer in time; NoRoom if it could not go on.
+        """
         packed = work.packed()
         limit = config.COMPILER_TIMEOUT.get() + config.CACHE_LOCK_TIMEOUT.get() + _PATIENCE
         try:
@@ -102,8 +112,10 @@ class WorkerProcess:
         assert isinstance(reply, Reply)
         return reply
 
-    def _dead(self, kernel: str) -> ToolchainError:
+    def _dead(self, kernel: str) -> ToolchainError | NoRoom:
         status = self.end()
+        if status == _NO_ROOM:
+            return NoRoom("the system has no room for workers")
         how = f"ended with status {status}"
         if status < 0:
             memory = " (out of memory?)" if status == -signal.SIGKILL else ""
@@ -159,12 +171,21 @@ def serve(descriptor: int) -> None:
     connection = socket.socket(fileno=descriptor)
     work: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     busy = threading.Event()
-    threading.Thread(target=_listen, args=(connection, work, busy), daemon=True).start()
+    try:
+        threading.Thread(target=_listen, args=(connection, work, busy), daemon=True).start()
+    except RuntimeError:
+        _leave()
+    when_crowded.set(_leave)
     with suppress(KeyboardInterrupt, OSError):
         while (packed := work.get()) is not None:
             answer = pickle.dumps(done_elsewhere(packed, with_files=False))
             busy.clear()
             _send(connection, answer)
+
+
+def _leave() -> NoReturn:
+    """The parent compiles it: a process less is room for a compiler."""
+    sys.exit(_NO_ROOM)
 
 
 def _listen(connection: socket.socket, work: queue.SimpleQueue[bytes | None], busy: threading.Event) -> None:

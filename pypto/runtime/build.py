@@ -15,8 +15,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 
 from pypto import config
 from pypto.errors import ToolchainError
@@ -28,12 +29,16 @@ from pypto.runtime.process import run
 from pypto.runtime.record import sha256
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently"]
+__all__ = ["compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently", "when_crowded"]
 
 _TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
 _CROWDED = ("resource temporarily unavailable", "cannot fork")
+_CROWDED_FOR = 2.0  # seconds in which another try may find room, before a worker makes room by ending
 _kept: dict[str, str] = {}
 _crowd = threading.Lock()
+_turns = threading.Lock()  # of threads whose compilers found no room: together they might never find it
+# What else to do where the system has no room for a compiler; it may raise.
+when_crowded: ContextVar[Callable[[], object] | None] = ContextVar("when_crowded", default=None)
 
 
 def compile_shared(
@@ -109,10 +114,11 @@ def _unlike_code(path: str, kind: int) -> str:
 
 def run_patiently(command: list[str], directory: str, limit: float, counter: str = "compiler_runs") -> tuple[int | None, str]:
     """Exit status (None: it took too long) and output; while the system has no room for processes, wait and try again."""
-    deadline = time.monotonic() + limit
-    pause = 0.1
+    begin = time.monotonic()
+    pause, make_room = 0.1, when_crowded.get()
+    turn: AbstractContextManager[object] = nullcontext()
     while True:
-        with _compiler_slot():
+        with turn, _compiler_slot():
             stats.count(counter)
             try:
                 code, output = run(command, directory, limit)
@@ -121,10 +127,13 @@ def run_patiently(command: list[str], directory: str, limit: float, counter: str
             except OSError as e:
                 code, output = 127, f"{e.filename or command[0]}: {e.strerror or e}"
         crowded = code not in (0, None) and any(words in output.lower() for words in _CROWDED)
-        if not crowded or time.monotonic() + pause > deadline:
+        waited = time.monotonic() - begin
+        if not crowded or waited + pause > limit:
             return code, output
+        if make_room is not None and waited > _CROWDED_FOR:
+            make_room()
         time.sleep(pause)
-        pause = min(pause * 1.5, 2.0)
+        pause, turn = min(pause * 1.5, 2.0), _turns
 
 
 def _failure(
@@ -236,8 +245,8 @@ def _temporary() -> str:
 
 
 def _unlock_in_child() -> None:
-    global _crowd
-    _crowd = threading.Lock()
+    global _crowd, _turns
+    _crowd, _turns = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_unlock_in_child)

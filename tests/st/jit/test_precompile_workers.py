@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 import pytest
-from jit_kit import HEAD, call, scaled, tool
+from jit_kit import HEAD, NO_LAUNCHER, call, scaled, tool
 
 import pypto
 import pypto.language as pl
@@ -240,6 +241,40 @@ def test_without_room_for_workers_the_work_is_done_here(here, monkeypatch, what)
             monkeypatch.setenv(name, here.env()[name])
         assert future.result(60).outcome == "built"
     assert call(scaled(2.0)) == 2.0
+
+
+def test_a_worker_without_room_for_a_compiler_makes_room(box):
+    only = '[ "$PPID" = "$ROOM" ] || { echo cc: vfork: Resource temporarily unavailable; exit 1; }'
+    body = f'case " $* " in *" -o kernel.so "*) {only};; esac\n'
+    script = """
+os.environ["ROOM"] = str(os.getpid())
+done = pypto.precompile([(scaled(float(i)), X, X) for i in range(4)], workers=2)
+print(*[d.outcome for d in done], call(scaled(3.0)))
+"""
+    ran = box.run(SUBMIT + script, PYPTO_CC=tool(box.dir / "cc-crowded", body + COUNTED), **NO_LAUNCHER)
+    assert ran.words == ["built"] * 4 + ["3.0"]
+    assert ran.err == ""
+
+
+def test_a_limit_on_processes_means_more_slowly(box):
+    user = 20000 + os.getpid() % 20000
+    # Who is no root, and yet can read what the tests wrote.
+    wrap = f"setpriv --reuid={user} --regid={user} --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override".split()
+    if os.getuid() != 0 or subprocess.run([*wrap, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("the limit does not hold for root, and this user cannot become another one")
+    # This process with two slots, two workers of two threads each; one less makes room for a compiler.
+    script = """
+import resource
+resource.setrlimit(resource.RLIMIT_NPROC, (7, 7))
+done = pypto.precompile([(scaled(float(i)), X, X) for i in range(3)], workers=2)
+print(*[d.outcome for d in done], call(scaled(2.0)))
+"""
+    with tempfile.TemporaryDirectory() as own:
+        os.chown(own, user, user)
+        places = dict.fromkeys(("HOME", "TMPDIR", "PYPTO_CACHE_DIR"), own)
+        ran = box.run(SUBMIT + script, wrap=wrap, PYPTO_CC=None, PYPTO_COMPILER_TIMEOUT=40, **places, **NO_LAUNCHER)
+    assert ran.words == ["built"] * 3 + ["2.0"]
+    assert ran.err == ""
 
 
 def test_no_more_compilers_than_processors(box):
