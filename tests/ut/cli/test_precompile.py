@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from queue import SimpleQueue
 
 import pytest
 
@@ -143,10 +144,11 @@ def test_without_a_cache_nothing_is_filled(run, monkeypatch):
 
 
 def test_ctrl_c(run, monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
+    class Interrupted(SimpleQueue):
+        def get(self):
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("pypto.jit.precompilation.as_completed", interrupted)
+    monkeypatch.setattr("pypto.jit.precompilation.SimpleQueue", Interrupted)
     code, out, err = run("kernels.py")
     assert (code, out) == (130, "")
     assert "interrupted: 0 of 2 kernels are compiled, and stay" in err
