@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pypto.dtypes import ALL_DTYPES, DataType
@@ -22,6 +23,9 @@ __all__ = ["Array", "Sample", "Usage", "for_kernel", "parse"]
 _ARRAY = re.compile(r"([A-Za-z]\w*)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*,?\s*\]")
 _INTEGER = re.compile(r"[+-]?\d+")
 _WORDS = {"true": True, "false": False}
+MOST_AXES = 32  # of an array that a kernel is called with
+MOST_BYTES = 2**63 - 1
+_DIGITS = 20  # of a number of 64 bits, sign included
 _FORMS = "write --arg x=fp32[16,64] for an array, --arg n=3 for a number"
 
 
@@ -60,15 +64,30 @@ def parse(texts: Iterable[str]) -> dict[str, Sample]:
 def _value(text: str, value: str) -> Sample:
     array = _ARRAY.fullmatch(value)
     if array is not None:
-        return Array(_dtype(text, array[1]), tuple(int(n) for n in array[2].split(",")))
+        return _array(text, _dtype(text, array[1]), [n.strip() for n in array[2].split(",")])
     if value.lower() in _WORDS:
         return _WORDS[value.lower()]
     if _INTEGER.fullmatch(value):
+        if len(value) > _DIGITS:
+            raise Usage(f"--arg {_short(text)}: a number of {len(value)} digits; numbers have 64 bits")
         return int(value)
     try:
         return float(value)
     except ValueError:
         raise Usage(f"--arg {text}: {value!r} is neither an array nor a number; {_FORMS}") from None
+
+
+def _array(text: str, dtype: DataType, extents: list[str]) -> Array:
+    """The description of an array that could be; how much memory there is does not matter."""
+    if len(extents) > MOST_AXES:
+        raise Usage(f"--arg {_short(text)}: an array of {len(extents)} axes; arrays have at most {MOST_AXES}")
+    if any(len(n) > _DIGITS for n in extents) or prod(int(n) for n in extents) * dtype.get_byte() > MOST_BYTES:
+        raise Usage(f"--arg {_short(text)}: an array of more than {MOST_BYTES} bytes, which no address reaches")
+    return Array(dtype, tuple(int(n) for n in extents))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _dtype(text: str, name: str) -> DataType:

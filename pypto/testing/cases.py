@@ -66,8 +66,8 @@ class Case:
         for what, function in (("golden", self.golden), ("compare", self.compare)):
             if function is not None and not callable(function):
                 raise ArgumentTypeError(f"case '{self.name}': {what} is a {type(function).__name__}", hint="pass a function")
-        if not (self.rtol >= 0 and self.atol >= 0):
-            raise ArgumentValueError(f"case '{self.name}': rtol={self.rtol}, atol={self.atol}", hint="pass numbers from 0 on")
+        if not all(isinstance(n, (int, float, np.number)) and n >= 0 for n in (self.rtol, self.atol)):
+            raise ArgumentValueError(f"case '{self.name}': rtol={self.rtol!r}, atol={self.atol!r}", hint="pass numbers from 0 on")
         PassContext(memory_planner=self.memory_planner or MemoryPlanner.PYPTO, enable_buffer_ir=self.enable_buffer_ir)
 
 

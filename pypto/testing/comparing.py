@@ -13,7 +13,7 @@ import numpy as np
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.runtime.arrays import Array
-from pypto.testing.specs import TensorSpec, array_of, as_torch, converted
+from pypto.testing.specs import NO_NUMBERS, TensorSpec, array_of, as_torch, converted
 
 __all__ = ["Compare", "Golden", "difference", "expected_outputs", "rel_err_under"]
 
@@ -54,6 +54,8 @@ def _checked(t: TensorSpec, value: Any) -> Array:
     if array.shape != t.shape:
         what = f"golden gave shape {list(array.shape)} for output '{t.name}' of shape {list(t.shape)}"
         raise ArgumentValueError(what, hint="return the whole output, what the kernel does not write included")
+    if array.dtype.kind in NO_NUMBERS:
+        raise ArgumentTypeError(f"golden gave {array.dtype} for output '{t.name}'", hint="return real numbers")
     return converted(array, t.dtype.numpy())
 
 
@@ -111,6 +113,8 @@ def _distance(a: Array, b: Array) -> Array:
 
 def rel_err_under(limit: float) -> Compare:
     """A comparison for `st.case(compare=...)`: ||actual - expected|| < limit * ||expected||, Frobenius norms, each output."""
+    if not isinstance(limit, (int, float, np.number)):
+        raise ArgumentTypeError(f"st.rel_err_under takes a number, got {type(limit).__name__}", hint="st.rel_err_under(1e-3)")
 
     def compare(actual: dict[str, Any], expected: dict[str, Any]) -> None:
         for name, want in expected.items():

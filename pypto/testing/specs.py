@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,10 @@ from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.runtime.arrays import Array, element_type, view
 
-__all__ = ["ScalarSpec", "TensorSpec", "array_of", "as_torch", "converted"]
+__all__ = ["NO_NUMBERS", "ScalarSpec", "TensorSpec", "array_of", "as_torch", "converted"]
 
+NO_NUMBERS = "OSUMmc"  # kinds of numpy types: objects, texts, times, complex numbers
+_MOST_ELEMENTS = 2**60  # of eight bytes
 _CTYPES = {
     "int64": np.int64,
     "int32": np.int32,
@@ -34,7 +38,8 @@ class TensorSpec:
 
     dtype: a DataType, or a dtype of numpy or torch.  init_value: None gives zeros; a number fills; an array of `shape` is
     copied and converted; a factory of torch (`torch.randn`) is called with shape and dtype, any other callable without
-    arguments.  ArgumentTypeError for something else, ArgumentValueError for an array of another shape.
+    arguments.  ArgumentTypeError for something else, ArgumentValueError for an array of another shape, and for extents that
+    no array has.
     """
 
     name: str
@@ -44,7 +49,7 @@ class TensorSpec:
     is_output: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "shape", _extents(self.name, self.shape))
         object.__setattr__(self, "dtype", _element_type(self.name, self.dtype))
 
     @property
@@ -62,7 +67,7 @@ class TensorSpec:
         if value is None:
             return np.zeros(self.shape, dtype)
         if isinstance(value, (bool, int, float, np.generic)):
-            return np.full(self.shape, value, dtype)
+            return _filled(self, value)
         array = array_of(value)
         if array is None:
             what = f"tensor '{self.name}': init_value is a {type(value).__name__}"
@@ -70,6 +75,9 @@ class TensorSpec:
         if array.shape != self.shape:
             what = f"tensor '{self.name}' has shape {list(self.shape)}, its init_value {list(array.shape)}"
             raise ArgumentValueError(what, hint="give an array of that shape, or a number to fill it with")
+        if array.dtype.kind in NO_NUMBERS:
+            what = f"tensor '{self.name}': init_value is an array of {array.dtype}"
+            raise ArgumentTypeError(what, hint="give an array of real numbers")
         return converted(array, dtype)
 
 
@@ -82,6 +90,9 @@ class ScalarSpec:
     ctype: str = "int64"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.value, (bool, int, float, np.number, np.bool_)) or isinstance(self.value, np.complexfloating):
+            what = f"scalar '{self.name}': {self.value!r} is no number"
+            raise ArgumentTypeError(what, hint="give an integer or a float")
         if self.ctype not in _CTYPES:
             what = f"scalar '{self.name}': unknown ctype {self.ctype!r}"
             raise ArgumentValueError(what, hint=f"one of {', '.join(_CTYPES)}")
@@ -89,7 +100,7 @@ class ScalarSpec:
     def argument(self) -> int | float:
         """The value as its C type holds it; OverflowError for an integer that it cannot hold."""
         kind = _CTYPES[self.ctype]
-        if issubclass(kind, np.integer) and int(self.value) != self.value:
+        if issubclass(kind, np.integer) and isinstance(self.value, (float, np.floating)) and not float(self.value).is_integer():
             what = f"scalar '{self.name}': {self.value!r} is no {self.ctype}"
             raise ArgumentValueError(what, hint='give an integer, or ctype="float"')
         held: int | float = kind(self.value).item()
@@ -127,6 +138,27 @@ def _torch_factory(value: object) -> Any:
     torch = sys.modules.get("torch")
     name = getattr(value, "__name__", None)
     return torch if torch is not None and callable(value) and name and getattr(torch, name, None) is value else None
+
+
+def _extents(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as integers; run-time errors of numpy's are errors of the declaration here."""
+    try:
+        extents = tuple(index(n) for n in shape)
+    except TypeError:
+        what = f"tensor '{name}': {shape!r} is no shape"
+        raise ArgumentTypeError(what, hint="give a tuple of integers, as in (16, 64)") from None
+    if any(n < 0 for n in extents) or prod(extents) > _MOST_ELEMENTS:
+        what = f"tensor '{name}': no array has the shape {list(extents)}"
+        raise ArgumentValueError(what, hint="extents are integers from 0 on, and all elements have an address")
+    return extents
+
+
+def _filled(t: TensorSpec, value: Any) -> Array:
+    try:
+        return np.full(t.shape, value, t.dtype.numpy())
+    except (OverflowError, TypeError, ValueError):
+        what = f"tensor '{t.name}': init_value {value!r} is no {t.dtype} number"
+        raise ArgumentValueError(what, hint="give a number that the element type holds") from None
 
 
 def _element_type(name: str, dtype: Any) -> DataType:

@@ -108,7 +108,7 @@ def test_another_split_than_the_mode_says(tmp_path):
 
 
 def test_the_mode_is_not_said_twice(tmp_path):
-    refused(region(tmp_path, "h = pl.aiv_shard(p, split=1)\n"), given(), InvalidOperationError, "'split'", piece="1")
+    refused(region(tmp_path, "h = pl.aiv_shard(p, split=1)\n"), given(), InvalidOperationError, "'split'", piece="split=1")
 
 
 @pytest.mark.contract("T163")

@@ -232,6 +232,10 @@ def test_samples() -> None:
         ("x=double[16]", "unknown dtype 'double'; one of bool, "),
         ("x=index[16]", "unknown dtype 'index'"),
         ("x=", "neither an array nor a number"),
+        ("x=fp32[3037000500,3037000500]", "an array of more than 9223372036854775807 bytes, which no address reaches"),
+        (f"x=fp32[{'9' * 5000}]", "an array of more than 9223372036854775807 bytes"),
+        (f"x=fp32[{'1,' * 33}]", "an array of 33 axes; arrays have at most 32"),
+        (f"n={'9' * 5000}", "a number of 5000 digits; numbers have 64 bits"),
     ],
 )
 def test_samples_that_are_none(text: str, says: str) -> None:

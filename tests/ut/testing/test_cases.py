@@ -94,6 +94,18 @@ def test_a_uint16_array_may_carry_bf16() -> None:
         (ValueError, "unknown ctype 'short'", lambda: st.ScalarSpec("n", 1, "short")),
         (ValueError, "1.5 is no int64", lambda: st.ScalarSpec("n", 1.5).argument()),
         (TypeError, "no element type", lambda: st.TensorSpec("x", [2], "nonsense")),
+        (TypeError, "'ab' is no shape", lambda: st.TensorSpec("x", "ab", st.DataType.FP32)),
+        (TypeError, "None is no shape", lambda: st.TensorSpec("x", None, st.DataType.FP32)),
+        (TypeError, "1.5, 2. is no shape", lambda: st.TensorSpec("x", (1.5, 2), st.DataType.FP32)),
+        (ValueError, r"no array has the shape \[-1\]", lambda: st.TensorSpec("x", [-1], st.DataType.FP32)),
+        (ValueError, "no array has the shape", lambda: st.TensorSpec("x", [10**12, 10**12], st.DataType.FP32)),
+        (ValueError, "300 is no int8 number", lambda: st.TensorSpec("x", [2], st.DataType.INT8, 300).initial()),
+        (TypeError, "an array of <U1", lambda: st.TensorSpec("x", [1], st.DataType.FP32, np.array(["a"])).initial()),
+        (TypeError, "an array of complex128", lambda: st.TensorSpec("x", [1], st.DataType.FP32, np.array([1j])).initial()),
+        (TypeError, "'many' is no number", lambda: st.ScalarSpec("n", "many")),
+        (ValueError, "nan is no int64", lambda: st.ScalarSpec("n", float("nan")).argument()),
+        (ValueError, "rtol='a'", lambda: doubled(rtol="a")),
+        (TypeError, "takes a number, got str", lambda: st.rel_err_under("a")),
     ],
 )
 def test_what_makes_no_case_says_why(kind, words, make) -> None:

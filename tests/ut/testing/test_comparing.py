@@ -45,6 +45,8 @@ def test_what_golden_may_return() -> None:
         (TypeError, "a list for output 'out'", {"out": [1], "more": np.ones((2, 3))}),
         (TypeError, "one ndarray for the outputs out, more", np.ones((2, 3))),
         (TypeError, "one int for", 1),
+        (TypeError, "<U1 for output 'out'", {"out": np.full((2, 3), "a"), "more": np.ones((2, 3))}),
+        (TypeError, "complex128 for output 'more'", {"out": np.ones((2, 3)), "more": np.full((2, 3), 1j)}),
     ],
 )
 def test_what_golden_may_not_return(kind, words, returned) -> None:
