@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NoReturn, overload
 
 from pypto.errors import ArgumentTypeError, NotSupportedError
@@ -10,6 +11,17 @@ from pypto.frontend.source import capture
 from pypto.jit.binding import option_hint
 from pypto.jit.function import JITFunction
 from pypto.jit.helper import JITHelper
+
+# What every call needs that finds its kernel in the cache, loaded here: the first call then waits for the kernel alone.
+for _name in (
+    "pypto.jit.compiled",
+    "pypto.jit.dispatch",
+    "pypto.jit.stages",
+    "pypto.runtime.load",
+    "pypto.runtime.validate",
+    "msgpack",
+):
+    import_module(_name)
 
 __all__ = ["jit"]
 
