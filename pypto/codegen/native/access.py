@@ -222,6 +222,8 @@ class Routine(NamedTuple):
     returns `PP_FINE`, or the number that the message shows.  `rects`: of each source, the rows and columns that are read, where
     they are known to be a rectangle and the function takes the source by any strides as fast as a copy would be made.
     `written`: the rows and columns of `dst` of which every element is written, where they are known to be a rectangle.
+    `leaves`: the function may as well write a tensor: it writes nothing else, nothing where it fails, and takes as its last
+    argument whether its stores bypass the caches.
     """
 
     function: str
@@ -235,6 +237,7 @@ class Routine(NamedTuple):
     span: Span
     rects: tuple[tuple[Expr, Expr], ...] = ()
     written: tuple[Expr, Expr] | None = None
+    leaves: bool = False
 
 
 class ScalarDef(NamedTuple):

@@ -403,14 +403,15 @@ class Emitter:
 
     def routine(self, op: Routine) -> None:
         """A call of a function of the headers."""
-        self.c_call(op, [], (op.dst, *op.sources))
+        past = self.past(op.dst, *op.written) if op.leaves and op.written is not None else None
+        self.c_call(op, [], (op.dst, *op.sources), [past or "false"] if op.leaves else [])
 
-    def c_call(self, op: Routine | Exchange, first: list[str], views: Sequence[View]) -> None:
+    def c_call(self, op: Routine | Exchange, first: list[str], views: Sequence[View], last: Sequence[str] = ()) -> None:
         self.functions.headers.setdefault(op.header)
         parts = list(first)
         for v in views:
             parts += [self.pointer(v), self.expr(v.row), self.expr(v.col)]
-        call = f"{op.function}({', '.join([*parts, *map(self.expr, op.numbers)])})"
+        call = f"{op.function}({', '.join([*parts, *map(self.expr, op.numbers), *last])})"
         if op.fault is None:
             self.w.line(f"{call};")
             return

@@ -34,6 +34,7 @@ from pypto.codegen.native.access import (
     disjoint,
     same_mapping,
 )
+from pypto.codegen.native.direct_stores import stored_directly
 from pypto.codegen.native.turns import is_copy, turn_of
 from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
@@ -271,7 +272,8 @@ def _overlap(live: Iterable[tuple[Root, int, int]], v: View) -> bool:
 
 
 def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
-    ops, uses = run.ops, uses_of(run.ops)
+    ops = stored_directly(run.ops, lambda v: _overlap(live, v))
+    uses = uses_of(ops)
     # What can fail is done even if nobody looks at the result.
     needed = [not op.dst.root.on_chip or (isinstance(op, Routine) and op.fault is not None) for op in ops]
     after: Ranges = live

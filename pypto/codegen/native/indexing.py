@@ -43,9 +43,11 @@ def _routine(
     op: OpDef,
     span: Span,
     written: tuple[Expr, Expr] | None = None,
+    leaves: bool = False,
 ) -> None:
     fault = f"{op.concept}: {_FAULT}{_OR if op.concept == 'mgather' else ''}"
-    b.items.append(Routine(function, _HEADER, dst, sources, numbers, reads, ("bounds", fault), op.concept, span, (), written))
+    made = Routine(function, _HEADER, dst, sources, numbers, reads, ("bounds", fault), op.concept, span, (), written, leaves)
+    b.items.append(made)
 
 
 def _covered(b: TileBuilder, read: TileType, rect: TileType, span: Span) -> None:
@@ -111,7 +113,7 @@ def _mgather(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Span)
     if call.kwargs["coalesce"] == COALESCE.index("row"):
         b.check(windows.rows_check(rect[0], arith.product(index.valid), span))
         numbers = (*rect, height, const_index(extents(index)[1]), oob)
-        _routine(b, f"pp_mgather_row_{_bits(dst)}", dst, views, numbers, False, op, span, rect)
+        _routine(b, f"pp_mgather_row_{_bits(dst)}", dst, views, numbers, False, op, span, rect, leaves=True)
         return
     _covered(b, index, tile_of(var), span)
     _routine(b, f"pp_mgather_elem_{_bits(dst)}", dst, views, (*rect, height, width, oob), False, op, span, rect)

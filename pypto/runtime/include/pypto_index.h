@@ -7,7 +7,9 @@
 #ifndef PYPTO_INDEX_H
 #define PYPTO_INDEX_H
 
-#include "pypto_kernel.h"
+#include "pypto_stream.h"
+
+enum { PP_AHEAD = 8 }; /* rows that are asked for before they are copied */
 
 enum { PP_OOB_FAULT, PP_OOB_CLAMP, PP_OOB_WRAP, PP_OOB_ZERO };
 
@@ -145,15 +147,27 @@ static __attribute__((unused)) int64_t pp_rows_within(
     /* Rows of a tensor, one for each element of the index, which is `across` elements wide. */ \
     static __attribute__((unused)) int64_t pp_mgather_row_##bits( \
         void *out, int64_t dr, int64_t dc, const void *in, int64_t sr, int64_t sc, const int32_t *idx, int64_t ir, int64_t ic, \
-        int64_t rows, int64_t cols, int64_t height, int64_t across, int64_t oob) \
+        int64_t rows, int64_t cols, int64_t height, int64_t across, int64_t oob, bool past) \
     { \
         type *dst = (type *)out; \
         const type *src = (const type *)in; \
-        for (int64_t r = 0; r < (cols > 0 ? rows : 0); ++r) { \
+        const bool dense = dc == 1 && sc == 1; \
+        rows = cols > 0 ? rows : 0; \
+        for (int64_t r = 0; r < rows; ++r) { \
             int32_t given = idx[r / across * ir + r % across * ic]; \
-            int64_t v = pp_oob(given, height, oob); \
-            if (v == -2) { \
+            if (pp_oob(given, height, oob) == -2) { \
                 return given; \
+            } \
+        } \
+        for (int64_t r = 0; r < rows; ++r) { \
+            int64_t v = pp_oob(idx[r / across * ir + r % across * ic], height, oob); \
+            if (dense && r + PP_AHEAD < rows) { \
+                int64_t x = r + PP_AHEAD, next = pp_oob(idx[x / across * ir + x % across * ic], height, oob); \
+                pp_fetch(src + (next < 0 ? 0 : next) * sr, cols * (int64_t)sizeof(type)); \
+            } \
+            if (dense && v >= 0) { \
+                pp_copy(dst + r * dr, src + v * sr, cols * (int64_t)sizeof(type), past); \
+                continue; \
             } \
             for (int64_t c = 0; c < cols; ++c) { \
                 dst[r * dr + c * dc] = v < 0 ? 0 : src[v * sr + c * sc]; \

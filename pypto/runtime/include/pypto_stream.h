@@ -89,4 +89,28 @@ PP_INLINE void pp_past_end(bool past)
 }
 #endif
 
+/* Asks for the lines of a row, the first ones of a long one. */
+PP_INLINE void pp_fetch(const void *row, int64_t bytes)
+{
+    for (int64_t i = 0; i < (bytes < PP_LONG_ROW ? bytes : PP_LONG_ROW); i += PP_LINE) {
+        __builtin_prefetch((const unsigned char *)row + i);
+    }
+}
+
+/* Bytes of a row, which bypass the caches where that makes sense. */
+PP_INLINE void pp_copy(void *to, const void *from, int64_t bytes, bool past)
+{
+    const int64_t before = pp_before_lines(past, to, bytes, 1), lines = before < 0 ? 0 : (bytes - before) / PP_LINE * PP_LINE;
+    const int64_t first = before < 0 ? bytes : before;
+    __builtin_memcpy(to, from, (uint64_t)first);
+    for (int64_t i = first; i < first + lines; i += PP_LINE) {
+        unsigned char line[PP_LINE] __attribute__((aligned(PP_LINE)));
+        __builtin_memcpy(line, (const unsigned char *)from + i, PP_LINE);
+        pp_store_lines((unsigned char *)to + i, line, PP_LINE);
+    }
+    if (first + lines < bytes) {
+        pp_store_bytes((unsigned char *)to + first + lines, (const unsigned char *)from + first + lines, bytes - first - lines);
+    }
+}
+
 #endif
