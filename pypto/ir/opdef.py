@@ -93,7 +93,8 @@ class Site:
     def tile(self, i: int) -> TileType:
         t = self.args[i].type
         if not isinstance(t, TileType):
-            self.reject(f"operand {i} must be a tile, got {_kind(t)}", kind=TypeError)
+            hint = "it takes tiles only: pl.load(x, offsets, shapes) makes one of a tensor" if isinstance(t, TensorType) else None
+            self.reject(f"operand {i} must be a tile, got {_kind(t)}", hint, TypeError)
         return t
 
     def tensor(self, i: int) -> TensorType:
