@@ -282,12 +282,12 @@ PP_INLINE float pp_fmod_f32(float x, float y)
 /* NaN in either operand gives NaN. */
 PP_INLINE float pp_min_f32(float a, float b)
 {
-    return (a < b) | (a != a) ? a : b;
+    return ((a < b) | (a != a)) ? a : b;
 }
 
 PP_INLINE float pp_max_f32(float a, float b)
 {
-    return (a > b) | (a != a) ? a : b;
+    return ((a > b) | (a != a)) ? a : b;
 }
 
 PP_INLINE float pp_abs_f32(float a)

@@ -53,6 +53,11 @@ def test_another_processor(box):
     assert builds(box) == 0
 
 
+def test_another_level_of_processors(box):
+    level = "x86-64" if os.uname().machine == "x86_64" else "armv8-a"
+    assert [builds(box, PYPTO_TARGET_CPU=cpu) for cpu in ("native", level, None, level)] == [1, 1, 0, 0]
+
+
 def test_an_edited_runtime_header(box):
     """The package's own sources, headers included, are part of every key; here, of a copy of the package."""
     copy = box.dir / "copy"
