@@ -14,9 +14,10 @@
 #define PP_LIST_16(f, d, n) \
     PP_LIST_8(f, d, n), f(8, d, n), f(9, d, n), f(10, d, n), f(11, d, n), f(12, d, n), f(13, d, n), f(14, d, n), f(15, d, n)
 
-/* Of two rows a and b, `d` apart: what stays in the first and comes into it, and the same of the second one. */
-#define PP_UPPER(k, d, n) ((k) & (d) ? (n) + (k) - (d) : (k))
-#define PP_LOWER(k, d, n) ((k) & (d) ? (n) + (k) : (k) + (d))
+/* Of two rows a and b, `d` apart: what stays in the first and comes into it, and the same of the second one.  Clang checks
+ * the numbers of a block too large for `d` too, though that is never turned: they are brought into the range. */
+#define PP_UPPER(k, d, n) (((k) & (d) ? (n) + (k) - (d) : (k)) & (2 * (n) - 1))
+#define PP_LOWER(k, d, n) (((k) & (d) ? (n) + (k) : (k) + (d)) & (2 * (n) - 1))
 
 #if defined(__clang__)
 #define PP_PICK(vector, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
