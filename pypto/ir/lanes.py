@@ -221,13 +221,16 @@ class Builder:
 
     def maximum(self, a: Lane, b: Lane) -> Lane:
         """The larger value; NaN if either is NaN."""
-        wins = a > b
-        return self.select(wins | a.is_nan() if a.type in _FLOATS else wins, a, b)
+        return self._extremum(a > b, a, b)
 
     def minimum(self, a: Lane, b: Lane) -> Lane:
         """The smaller value; NaN if either is NaN."""
-        wins = a < b
-        return self.select(wins | a.is_nan() if a.type in _FLOATS else wins, a, b)
+        return self._extremum(a < b, a, b)
+
+    def _extremum(self, wins: Lane, a: Lane, b: Lane) -> Lane:
+        """A choice that is b where either is NaN, which processors make at once; then a where that is NaN."""
+        chosen = self.select(wins, a, b)
+        return self.select(a.is_nan(), a, chosen) if a.type in _FLOATS else chosen
 
 
 LaneFunction = Callable[..., Lane]
