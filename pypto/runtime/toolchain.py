@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Toolchain", "find", "find_compiler", "processor"]
 
-_PROBE = 2
+_PROBE = 3
 _ANSWER = "compiler"
 _PROBE_SECONDS = 120.0
 _HOW_TO_GET_ONE = (
@@ -286,9 +286,10 @@ def _ask(command: Sequence[str], directory: str) -> None:
             raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T103")
         return output
 
+    said = ask("--version")
     # The place of the installation is no part of what it is.
-    version = "\n".join(line for line in ask("--version").splitlines() if not line.startswith("InstalledDir"))
-    family = _family(ask("-dM", "-E", "-x", "c", os.devnull), version)
+    version = "\n".join(line for line in said.splitlines() if not line.startswith("InstalledDir"))
+    family = _family(ask("-dM", "-E", "-x", "c", os.devnull), said, os.path.basename(command[0]))
     compile_flags, link_flags = _accepted(ask, family, directory)
     content = hashlib.sha256()
     for path in (command[0], *_named_programs(command)):
@@ -300,9 +301,12 @@ def _ask(command: Sequence[str], directory: str) -> None:
         answer.write("\0".join(field.replace("\0", "") for field in fields).encode())
 
 
-def _family(macros: str, version: str) -> str:
-    """gcc, clang, zig or other: from what the compiler defines, because wrappers and links print what they like."""
-    if "ziglang" in version:
+def _family(macros: str, said: str, program: str) -> str:
+    """gcc, clang, zig or other: from what the compiler defines, because wrappers and links print what they like.
+
+    Zig defines what clang does, and by its version is clang too; only its name and the place of its wheel say it.
+    """
+    if program == "zig" or "ziglang" in said:
         return "zig"
     if "#define __clang__ " in macros:
         return "clang"

@@ -213,13 +213,15 @@ def test_harmless_flags_are_taken(flags: str) -> None:
         ("#define __GNUC__ 12\n", "cc 12", "gcc"),
         ("#define __GNUC__ 4\n#define __clang__ 1\n", "clang version 17", "clang"),
         ("#define __GNUC__ 4\n#define __clang__ 1\n", "clang version 19 (https://github.com/ziglang/zig-bootstrap)", "zig"),
+        ("#define __clang__ 1\n", "clang version 22\nInstalledDir: /lib/python3/site-packages/ziglang", "zig"),
         ("#define __GNUC__ 12\n#define __INTEL_COMPILER 1\n", "icc", "other"),
         ("#define __TINYC__ 1\n", "tcc", "other"),
         ("", "", "other"),
     ],
 )
 def test_families(macros: str, version: str, family: str) -> None:
-    assert toolchain._family(macros, version) == family
+    assert toolchain._family(macros, version, "cc") == family
+    assert toolchain._family(macros, version, "zig") == "zig"
     flags = toolchain._compile_flags(family)
     assert {"-ffp-contract=off", "-fwrapv", "-fPIC", "-shared"} <= set(flags)
 
