@@ -19,8 +19,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = [

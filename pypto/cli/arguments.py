@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import ALL_DTYPES, DataType
 from pypto.language.annotations import RUNTIME, Tensor
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.frontend.signatures import Parameter

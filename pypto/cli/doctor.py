@@ -16,10 +16,11 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto import config
 from pypto.errors import Error, InternalError
+from pypto.named import NamedTuple
 
 __all__ = ["Finding", "add_doctor", "examine"]
 

@@ -7,7 +7,7 @@ Invariant: reading a variable that holds nothing is an internal error that names
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.debug import scalars
 from pypto.debug.memory import ArenaPlace, Block
@@ -27,6 +27,7 @@ from pypto.ir.expr import (
     Var,
 )
 from pypto.ir.shaped import TileType
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Frame", "Position", "Value"]

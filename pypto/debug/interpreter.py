@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.debug.apply import Application, lanewise, reduce
 from pypto.debug.arguments import as_result, bind_parameters, check_count, entry_of, from_user
@@ -60,6 +60,7 @@ from pypto.ir.stmt import (
 from pypto.ir.types import Type
 from pypto.ir.verify.pipe_ends import PipeUse, pipe_use
 from pypto.ir.verify.roots import Flow
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["interpret", "run"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from pypto.errors import KernelBoundsError, KernelError
 from pypto.ir.expr import Var
 from pypto.ir.ops.pipes import BUFFER, FREE, PIPE, POP, PUSH, axis_of
 from pypto.ir.verify.pipe_ends import C2V, V2C, Channel, PipeUse, slots_of
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["PIPES", "Cluster", "Ends"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.errors import ParserSyntaxError, ParserTypeError
@@ -23,6 +23,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import IfStmt, Stmt, YieldStmt
 from pypto.ir.types import ScalarType, Type
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.frontend.statements import Statements

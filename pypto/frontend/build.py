@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import Level, ParamDirection, Role
 from pypto.frontend.builder import Signature
@@ -12,6 +12,7 @@ from pypto.ir.expr import Var
 from pypto.ir.program import Function
 from pypto.ir.stmt import seq
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 
 __all__ = ["Options", "finish"]
 

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import FunctionType, Level, ParamDirection, Role
 from pypto.errors import NotSupportedError, ParserSyntaxError, ParserTypeError, PyptoWarning
@@ -27,6 +27,7 @@ from pypto.ir.expr import Var
 from pypto.ir.program import Function, Program
 from pypto.ir.types import ScalarType, TupleType, Type
 from pypto.language.annotations import Annotation
+from pypto.named import NamedTuple
 
 __all__ = [
     "FunctionOptions",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.frontend.constants import INSTEAD
@@ -17,6 +16,7 @@ from pypto.ir import ops
 from pypto.ir.ops.rules import number_form
 from pypto.ir.shaped import ShapedType, TensorType, TileType
 from pypto.ir.types import ScalarType, Type
+from pypto.named import NamedTuple
 
 __all__ = ["Operand", "aug_assignment", "choice", "for_name", "power"]
 

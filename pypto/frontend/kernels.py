@@ -8,7 +8,7 @@ sources that spans number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import FunctionType, ParamDirection, TensorLayout
 from pypto.errors import InternalError
@@ -23,6 +23,7 @@ from pypto.ir.expr import Var
 from pypto.ir.program import Program
 from pypto.ir.shaped import TensorType, TensorView
 from pypto.ir.types import ScalarType, Type
+from pypto.named import NamedTuple
 
 __all__ = ["ParsedKernel", "parse_kernel"]
 

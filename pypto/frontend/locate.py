@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from pypto.errors import ParserSyntaxError
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Located", "locate", "statements"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
 from pypto.enums import ForKind
@@ -24,6 +24,7 @@ from pypto.ir import scalar
 from pypto.ir.expr import ConstInt, Expr, IterArg, Var
 from pypto.ir.stmt import BreakStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt
 from pypto.ir.types import ScalarType, Type
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.frontend.statements import Statements

@@ -7,7 +7,7 @@ Light: all that a call needs to be specialized, without loading the IR.
 from __future__ import annotations
 
 import ast
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.enums import ParamDirection, TensorLayout
@@ -18,6 +18,7 @@ from pypto.frontend.reads import reads
 from pypto.frontend.source import Source, is_namespace
 from pypto.language.annotations import Annotation, Directed, Tensor, TensorView
 from pypto.language.symbols import DynVar
+from pypto.named import NamedTuple
 
 __all__ = ["Parameter", "dynamic_dims", "signature"]
 

@@ -7,10 +7,11 @@ parameter that turns out to be needed as a constant can be made one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.enums import TensorLayout
+from pypto.named import NamedTuple
 
 __all__ = ["Argument", "ScalarArg", "Specialization", "StaticArg", "StaticParameterNeeded", "TensorArg"]
 

@@ -7,7 +7,7 @@ Windows have positive extents and stay within the data where that is known; a sc
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
 from pypto.frontend import calls
@@ -17,6 +17,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, const_index
 from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims
 from pypto.ir.types import ArrayType, ScalarType
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.frontend.expressions import Expressions

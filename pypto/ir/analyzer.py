@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.ir import scalar
@@ -20,6 +19,7 @@ from pypto.ir.expr import BinaryExpr, Call, ConstBool, ConstFloat, ConstInt, Exp
 from pypto.ir.rewrite import walk
 from pypto.ir.structural import compare
 from pypto.ir.types import ScalarType
+from pypto.named import NamedTuple
 
 __all__ = ["Analyzer", "Interval", "range_of"]
 

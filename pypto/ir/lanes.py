@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
 from pypto.dtypes import DataType
+from pypto.named import NamedTuple
 
 __all__ = ["LANE_OF", "OPS", "Builder", "Instr", "Lane", "LaneProgram", "lane_type", "program"]
 

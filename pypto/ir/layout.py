@@ -10,10 +10,9 @@ of e bytes is stored in boxes of R0 x C0; with BR = R/R0, BC = C/C0, S = R0*C0, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace, TileLayout
+from pypto.named import NamedTuple
 
 __all__ = [
     "BoxLayout",

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from pypto.dtypes import DataType
 from pypto.enums import ArgEffect, MemorySpace, OpIRStage, SplitMode, WriteChannel
@@ -19,6 +19,7 @@ from pypto.ir.lanes import LaneProgram
 from pypto.ir.node import EMPTY, Attrs
 from pypto.ir.shaped import BufferType, TensorType, TileType
 from pypto.ir.types import ScalarType, TupleType, Type
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import ArgDirection, ArgEffect, MemorySpace, OpIRStage, WriteChannel
 from pypto.ir import ops
@@ -16,6 +16,7 @@ from pypto.ir.expr import Call, Expr, Op
 from pypto.ir.node import Attrs
 from pypto.ir.opdef import Lanewise, OpDef, Special
 from pypto.ir.types import Type, UnknownType
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = [

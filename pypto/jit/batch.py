@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pypto import config
 from pypto.errors import ArgumentTypeError
@@ -19,6 +19,7 @@ from pypto.jit.dispatch import WATCHED, Asked, known, noted, resolve
 from pypto.jit.function import JITFunction
 from pypto.jit.programs import Compilation, entry_of
 from pypto.jit.work import Precompiled, Work, tools_of
+from pypto.named import NamedTuple
 from pypto.passes.context import Captured, PassOptions
 from pypto.runtime import stats
 from pypto.runtime.store import Store, digest

@@ -11,7 +11,7 @@ import ast
 import types
 from enum import Enum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError
@@ -20,6 +20,7 @@ from pypto.frontend.source import Chain, Pins, Source
 from pypto.language import annotations as forms
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
 from pypto.language.symbols import DynVar, SymbolicOp
+from pypto.named import NamedTuple
 from pypto.runtime.record import MAX_DEPTH, encode
 
 __all__ = ["Dependencies", "Guard", "blame", "collect", "describe", "is_helper"]

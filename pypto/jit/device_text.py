@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from pypto.codegen.pto import module_of, symbol
 from pypto.enums import FunctionType, MemoryPlanner
@@ -18,6 +17,7 @@ from pypto.ir.program import Function, Program
 from pypto.ir.verify.cores import is_mixed
 from pypto.ir.verify.launched_blocks import launched_blocks
 from pypto.ir.verify.pipe_ends import pipes_started
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.pipeline import split_program
 from pypto.runtime.assemble import assemble

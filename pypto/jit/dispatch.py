@@ -10,7 +10,7 @@ import _thread
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pypto.config import NATIVE_OPT
 from pypto.errors import ArgumentTypeError, ArgumentValueError
@@ -18,6 +18,7 @@ from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, Static
 from pypto.jit.dependencies import Dependencies, blame
 from pypto.jit.identity import code_identity, has_changed, make_record
 from pypto.jit.request import Request
+from pypto.named import NamedTuple
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
 from pypto.runtime.entry import Entry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pypto.codegen.native.unit import NativeUnit, Parameter, generate
 from pypto.codegen.native.unit import Site as CodeSite
@@ -24,6 +24,7 @@ from pypto.ir.serialization import serialize
 from pypto.jit.device_text import assembled, device_text, file_name
 from pypto.jit.request import Constant, ProgramRequest, Request, Specialized
 from pypto.jit.stages import STAYS, TEXTLESS
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.diagnostics import DiagnosticPhase, warn
 from pypto.passes.framework import Pass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pypto.config import NATIVE_OPT
 from pypto.frontend.canonical import function_name, python_text
@@ -19,6 +19,7 @@ from pypto.frontend.specialization import Argument
 from pypto.jit.dependencies import Dependencies
 from pypto.jit.dispatch import parameter_needed, with_static
 from pypto.jit.identity import code_identity, make_record
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.runtime.record import Record, diff
 from pypto.runtime.store import default_store, digest

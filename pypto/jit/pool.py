@@ -17,12 +17,13 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 from pypto.jit.batch import as_request, work_of
 from pypto.jit.work import Precompiled, Reply, Work, carried_out, done_elsewhere, received
 from pypto.jit.worker import NoRoom, WorkerProcess
+from pypto.named import NamedTuple
 from pypto.runtime.cpus import available_cpus
 from pypto.runtime.interrupts import held
 

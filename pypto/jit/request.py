@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
 from pypto.frontend.source import NO_PINS, Pins, Source
 from pypto.frontend.specialization import Argument
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.runtime.plan import Site
 from pypto.span import Span

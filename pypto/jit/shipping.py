@@ -11,12 +11,13 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto import config
 from pypto.errors import ConfigError, SerializationError, ToolchainError
 from pypto.jit.explanation import kernel_name
 from pypto.jit.identity import code_identity
+from pypto.named import NamedTuple
 from pypto.runtime.archive import Packed, Written, opened, unpack, write
 from pypto.runtime.prune import EntryInfo
 from pypto.runtime.record import Record, diff

@@ -13,7 +13,7 @@ import pickle
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto import config
 from pypto.errors import ArgumentValueError, Caution, ConfigError, Error, InternalError, SerializationError, cautions_held
@@ -23,6 +23,7 @@ from pypto.jit import driver
 from pypto.jit.dispatch import NEEDS, build_shared
 from pypto.jit.identity import code_identity
 from pypto.jit.request import Specialized
+from pypto.named import NamedTuple
 from pypto.passes.context import Captured
 from pypto.runtime import stats
 from pypto.runtime.entry import Entry

@@ -8,7 +8,7 @@ Right memory, stays.  Invariant: every sum is in ascending k, so that no bit of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -23,6 +23,7 @@ from pypto.ir.types import ScalarType
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.ssa import user_name
 from pypto.ir.verify.sums import product_extents
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.l0_tile_chooser import BOX, MACHINES, L0TileConfig, L0TileResult, choose_l0_tile

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError
@@ -23,6 +23,7 @@ from pypto.ir.ops.rules import shape_text
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, as_dims, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt
+from pypto.named import NamedTuple
 from pypto.passes.convert_tensor_to_tile_ops.boxing import Box, boxed_shape
 from pypto.passes.loop_rewriter import LoopRewriter
 from pypto.passes.matrix_operands import Written

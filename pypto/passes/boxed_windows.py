@@ -7,7 +7,7 @@ where it can be read.  Invariant: an accumulator is no window: products are adde
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError
@@ -17,6 +17,7 @@ from pypto.ir.opdef import Matmul
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, Stmt
+from pypto.named import NamedTuple
 from pypto.passes.memory.spaces import demanded_spaces
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import statements

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect, ForKind, MemorySpace
 from pypto.ir import ops
@@ -24,6 +23,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.properties import IRProperty
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow, analyze
 from pypto.passes.framework import function_pass

@@ -8,8 +8,6 @@ Invariant: values do not change; windows with their own valid shape stay as writ
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.enums import MemorySpace, TileLayout
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var
@@ -20,6 +18,7 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, Stmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
+from pypto.named import NamedTuple
 from pypto.passes.boxed_windows import without_boxed_windows
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
 from pypto.errors import ArgumentTypeError, ConfigError
+from pypto.named import NamedTuple
 from pypto.target.chip import PLATFORMS
 
 __all__ = ["BUFFER_SEMANTICS", "CURRENT", "TOKEN", "Captured", "PassContext", "PassOptions", "capture", "effective"]

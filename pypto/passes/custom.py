@@ -6,13 +6,13 @@ In: Python callables, property sets.  Out: passes, findings, sets.  Thin names o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from pypto.enums import RuntimeKind
 from pypto.ir.program import Function, Program
 from pypto.ir.verify import registry
 from pypto.ir.verify.properties import Diagnostic, IRProperty
 from pypto.ir.verify.property_set import IRPropertySet
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions, default_verification_level
 from pypto.passes.diagnostics import VerificationLevel
 from pypto.passes.framework import Pass

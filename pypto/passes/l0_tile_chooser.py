@@ -7,7 +7,8 @@ depth of a piece, in whole boxes, with the least estimated time.  A choice chang
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from pypto.named import NamedTuple
 
 __all__ = ["L0TileConfig", "L0TileResult", "Machine", "choose_l0_tile"]
 

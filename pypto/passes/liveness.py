@@ -6,11 +6,10 @@ that one object used in two places is looked at once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.ir.expr import Expr, Var
 from pypto.ir.node import Node
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, SeqStmts, Stmt, WhileStmt
+from pypto.named import NamedTuple
 from pypto.passes.retype import used_vars
 
 __all__ = ["Live", "Liveness"]

@@ -9,7 +9,7 @@ Invariant: lane 1 sees of lane 0 what lies in global memory, and nothing else bu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.enums import ForKind, MemorySpace
@@ -36,6 +36,7 @@ from pypto.ir.verify.lane_regions import kind_of, leaving
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.scopes import defined_by, uses_in
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.lane_regions import refuse_wrong_regions

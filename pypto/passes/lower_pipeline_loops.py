@@ -8,8 +8,6 @@ Invariant: every trip runs once, in order, with the values that the trip before 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.dtypes import DataType
 from pypto.enums import ForKind
 from pypto.errors import CompileError
@@ -23,6 +21,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, YieldStmt, flatten_to_stmts, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.properties import IRProperty
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory_reuse import MEMBERSHIP

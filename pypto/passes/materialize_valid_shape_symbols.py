@@ -8,7 +8,7 @@ Errors: a valid extent that is an expression, arguments of one call that disagre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import ArgDirection, FunctionType, ParamDirection
 from pypto.errors import CompileError
@@ -16,6 +16,7 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, Submit, Var
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TensorType
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 from pypto.passes.ssa_rewriter import SSARewriter

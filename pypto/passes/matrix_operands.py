@@ -8,7 +8,6 @@ Invariant: a tensor is read again only if nothing in the kernel writes it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect, MemorySpace
 from pypto.errors import CompileError
@@ -20,6 +19,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, as_dims, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.passes.convert_tensor_to_tile_ops.flow import accesses, analyze
 from pypto.passes.retype import used_vars
 from pypto.passes.ssa_rewriter import SSARewriter

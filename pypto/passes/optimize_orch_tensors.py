@@ -9,7 +9,6 @@ Invariant: values do not change; a parameter that only ever receives packed tens
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pypto.dtypes import DataType
 from pypto.enums import FunctionType, TensorLayout
@@ -32,6 +31,7 @@ from pypto.ir.stmt import (
 )
 from pypto.ir.types import ScalarType, Type
 from pypto.ir.verify.properties import IRProperty
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import program_pass
 from pypto.passes.ssa_rewriter import SSARewriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.enums import FunctionType, Level, ParamDirection, Role
@@ -24,6 +24,7 @@ from pypto.ir.stmt import AssignStmt, EvalStmt, ReturnStmt, ScopeStmt, Stmt, fla
 from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType
 from pypto.ir.verify.roots import Flow, Roots, accesses, merged_direction
 from pypto.ir.verify.scopes import definitions, statements
+from pypto.named import NamedTuple
 from pypto.passes.convert_to_ssa import base_name
 from pypto.passes.normalize_stmt_structure import flat
 from pypto.passes.retype import Retyper, count_uses, used_vars

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
-from typing import NamedTuple
 
 from pypto.enums import MemoryPlanner
 from pypto.ir.program import Function, Program
 from pypto.ir.structural import compare
 from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.registry import STRUCTURAL
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions, effective
 from pypto.passes.framework import Pass
 from pypto.passes.manager import Pipeline, Watcher

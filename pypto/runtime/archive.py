@@ -17,9 +17,10 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from pypto.errors import SerializationError
+from pypto.named import NamedTuple
 from pypto.runtime.entry import Damaged, parse_manifest, read_sealed
 from pypto.runtime.prune import EntryInfo
 from pypto.runtime.record import sha256

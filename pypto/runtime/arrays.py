@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError, Error
+from pypto.named import NamedTuple
 
 __all__ = ["CONVERT", "ArrayView", "adapt", "description", "element_type", "is_torch", "type_numbers", "view", "without_memory"]
 

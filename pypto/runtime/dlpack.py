@@ -8,9 +8,10 @@ used because it has no BF16.  Structures and numbers are those of the DLPack hea
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.named import NamedTuple
 from pypto.runtime.arrays import CONVERT
 
 __all__ = ["Exported", "read"]

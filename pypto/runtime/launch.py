@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from pypto.config import LAUNCHER, NUM_THREADS
 from pypto.dtypes import DataType
 from pypto.errors import InternalError, KernelBoundsError, KernelError, SerializationError, ToolchainError
+from pypto.named import NamedTuple
 from pypto.runtime.arrays import adapt, is_torch, type_numbers
 from pypto.runtime.directories import say_once
 from pypto.runtime.plan import HEAVY_BYTES, MISSING, KernelPlan, ScalarParam, Site, TensorParam, limits, slot

@@ -11,9 +11,10 @@ import ctypes
 import os
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pypto.errors import InternalError, ToolchainError
+from pypto.named import NamedTuple
 from pypto.runtime.directories import private_bases, private_dir, say_once
 from pypto.runtime.entry import Entry, Held, identity
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from pypto.named import NamedTuple
 
 __all__ = ["Place", "look"]
 

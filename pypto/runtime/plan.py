@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pypto.dtypes import DataType
 from pypto.errors import InternalError, SerializationError
+from pypto.named import NamedTuple
 
 __all__ = [
     "HEAVY_BYTES",

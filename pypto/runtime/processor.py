@@ -7,10 +7,10 @@ code for what is returned runs here.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from pypto import config
 from pypto.errors import ConfigError
+from pypto.named import NamedTuple
 
 __all__ = ["Processor", "cpu_features", "made_for"]
 

@@ -16,9 +16,9 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from pypto.errors import SerializationError
+from pypto.named import NamedTuple
 from pypto.runtime.entry import MANIFEST, Damaged, Entry, check_listing, read_manifest
 from pypto.runtime.locks import FileLock
 from pypto.runtime.record import Difference, Record, diff

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pypto import config
 from pypto.errors import ToolchainError
+from pypto.named import NamedTuple
 from pypto.runtime.record import Record, sha256
 
 if TYPE_CHECKING:

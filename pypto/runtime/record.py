@@ -13,10 +13,11 @@ import struct
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError, SerializationError
+from pypto.named import NamedTuple
 
 __all__ = ["Difference", "EnumValue", "Record", "decode", "diff", "encode", "plain", "sha256"]
 

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+
+from pypto.named import NamedTuple
 
 __all__ = ["CacheStats", "add", "bypass", "cache_stats", "count", "recording"]
 

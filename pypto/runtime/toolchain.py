@@ -13,10 +13,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pypto import config
 from pypto.errors import ConfigError, InternalError, SerializationError, ToolchainError
+from pypto.named import NamedTuple
 from pypto.runtime import ptoas
 from pypto.runtime.processor import Processor, cpu_features, made_for
 from pypto.runtime.record import Record

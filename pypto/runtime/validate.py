@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pypto.dtypes import DataType
 from pypto.errors import ArgumentTypeError, ArgumentValueError, InternalError
+from pypto.named import NamedTuple
 from pypto.runtime.arrays import Array, ArrayView, element_type, type_numbers, view
 from pypto.runtime.plan import KernelPlan, Number, ScalarParam, TensorParam, limits, slot
 

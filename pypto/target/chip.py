@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from pypto.dtypes import DataType as D
 from pypto.enums import MemorySpace as M
 from pypto.errors import ConfigError, ToolchainError
+from pypto.named import NamedTuple
 
 __all__ = ["A2A3", "A5", "BLOCK_BYTES", "CHIPS", "PLATFORMS", "Chip", "chip_of", "require_host", "runs_here"]
 

@@ -12,12 +12,13 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from pypto.enums import MemoryPlanner
 from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.named import NamedTuple
 from pypto.target import PLATFORMS, runs_here
 from pypto.testing.cases import Case
 from pypto.testing.legacy import PTOTestCase, from_legacy

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import SkipTest
 
 import numpy as np
@@ -29,6 +29,7 @@ from pypto.jit.generated import Generated
 from pypto.jit.pool import PrecompilePool
 from pypto.jit.programs import compile_program, generate_program
 from pypto.jit.work import Precompiled
+from pypto.named import NamedTuple
 from pypto.passes.context import PassContext, PassOptions
 from pypto.passes.pass_manager import Dump, PassDumpLevel
 from pypto.passes.pipeline import lower

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import NamedTuple
 
 from pypto.enums import MemoryPlanner
 from pypto.jit.pool import PrecompilePool
 from pypto.jit.work import Precompiled
+from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.target import runs_here
 from pypto.testing.cases import Case

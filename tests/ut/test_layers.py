@@ -16,6 +16,7 @@ RANKS = {
     "enums": 0,
     "errors": 1,
     "dtypes": 1,
+    "named": 0,
     "config": 2,
     "_lazy": 2,
     "language": 3,

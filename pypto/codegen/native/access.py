@@ -8,7 +8,7 @@ Invariant: legality is decided on byte ranges and views alone, never on names, a
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -17,6 +17,7 @@ from pypto.ir.expr import Expr, Var, const_index
 from pypto.ir.lanes import LaneProgram
 from pypto.ir.opdef import Reduce
 from pypto.ir.shaped import const_dim
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = [

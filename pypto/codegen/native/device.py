@@ -10,7 +10,6 @@ and of all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pypto.codegen.native import flow, from_buffer, from_tile
 from pypto.codegen.native.access import Region
@@ -31,6 +30,7 @@ from pypto.ir.rewrite import free_vars, walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.pipe_ends import PipeUse
+from pypto.named import NamedTuple
 
 __all__ = ["DeviceCode", "build_access", "emit_device", "symbols_of"]
 

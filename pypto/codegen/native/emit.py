@@ -7,7 +7,6 @@ each tensor what was read and written where, for the proof that exact aliases ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.codegen.native.access import (
     ArrayOp,
@@ -41,6 +40,7 @@ from pypto.enums import MemorySpace
 from pypto.errors import InternalError
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import TensorType
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["STEP", "Emitter", "Names", "Site", "Sites", "Touch", "c_name"]

@@ -7,7 +7,7 @@ registers.  Invariant: every element is stored once, in either form.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pypto.codegen.native.access import LaneOp, View
 from pypto.codegen.native.groups import ELEMENT, Placed, Step
@@ -18,6 +18,7 @@ from pypto.ir import arith
 from pypto.ir.lanes import lane_type
 from pypto.ir.opdef import FULL
 from pypto.ir.shaped import const_dim
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.codegen.native.emit_group import GroupEmitter

@@ -8,7 +8,6 @@ nothing overlapping was written in between; everything else counts as a read of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from pypto.codegen.native.access import (
     ArrayOp,
@@ -40,6 +39,7 @@ from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pa
 from pypto.ir import arith
 from pypto.ir.expr import const_index
 from pypto.ir.opdef import FULL, MASK, SCALAR
+from pypto.named import NamedTuple
 
 __all__ = ["Block", "Nested", "Part", "Run", "live_in", "optimize", "plain", "writes"]
 

@@ -11,7 +11,6 @@ may overlap must be the same bytes for the same row, in the order the program ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from pypto.codegen.native.access import (
     ONE,
@@ -32,6 +31,7 @@ from pypto.codegen.native.uses import Read, Use, reads, written_rect
 from pypto.ir import arith
 from pypto.ir.expr import Expr
 from pypto.ir.opdef import COL, FULL, MASK, ROW
+from pypto.named import NamedTuple
 
 __all__ = ["ELEMENT", "OTHER", "REDUCE_COL", "REDUCE_ROW", "ROW_VALUE", "Group", "Step", "form_groups", "why_apart"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.device import DeviceCode, symbols_of
@@ -23,6 +22,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ReturnStmt, Stmt, flatten_to_stmts
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Launch", "Launches"]

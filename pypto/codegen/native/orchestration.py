@@ -7,8 +7,6 @@ call's allocator, given back after each trip of a loop that does not carry them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.codegen.native.access import ArrayOp
 from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import STEP, Sites
@@ -43,6 +41,7 @@ from pypto.ir.stmt import (
     flatten_to_stmts,
 )
 from pypto.ir.types import ArrayType, ScalarType, Type
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Entry", "EntryLoop", "Launch", "emit_entry"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from pypto.codegen.native import flow
 from pypto.codegen.native.access import (
@@ -37,6 +36,7 @@ from pypto.ir.lanes import LaneProgram
 from pypto.ir.printer import python_print
 from pypto.ir.program import Function, Program
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 
 __all__ = ["KernelReport", "Loop", "Movement", "report", "report_text"]
 

@@ -8,7 +8,6 @@ Invariant: what two trips touch is proved apart from the windows of the kernel's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pypto.codegen.native.device import DeviceCode
 from pypto.codegen.native.independence import why_calls_meet
@@ -20,6 +19,7 @@ from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["LoopCall", "loop_call"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pypto.codegen.native.access import FaultKind
 from pypto.codegen.native.device import DeviceCode
@@ -23,6 +23,7 @@ from pypto.ir.ops.pipes import POP, PUSH
 from pypto.ir.program import Function
 from pypto.ir.types import Type
 from pypto.ir.verify.pipe_ends import Channel, PipeUse, slots_of
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Groups"]

@@ -9,7 +9,6 @@ Invariant: the flag decides about speed alone; every store is right in either fo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.codegen.native.access import Exchange, ForItem, Item, Root, ScalarDef, View
 from pypto.codegen.native.flow import Block, Nested, Run
@@ -18,6 +17,7 @@ from pypto.ir import arith
 from pypto.ir.expr import Expr, Var
 from pypto.ir.rewrite import free_vars, substitute
 from pypto.ir.shaped import TensorType, const_dim
+from pypto.named import NamedTuple
 
 __all__ = ["HEADER", "LINE", "Store", "Streams"]
 

@@ -7,7 +7,6 @@ constant size have fixed places in the arena, others come from the call's alloca
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from pypto.codegen.native import windows
 from pypto.codegen.native.access import ZERO, Root, View
@@ -26,6 +25,7 @@ from pypto.ir.shaped import TensorType, TensorView, const_dims
 from pypto.ir.stmt import Stmt
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["TensorValue", "TensorValues", "is_packed", "number_out_of_a_kernel"]

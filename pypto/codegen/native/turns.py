@@ -6,12 +6,13 @@ element by element inside another loop, it would read a cache line for each elem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pypto.codegen.native.access import Compute, LaneOp, View, disjoint
 from pypto.ir import arith
 from pypto.ir.expr import Expr
 from pypto.ir.opdef import FULL
+from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
     from pypto.codegen.native.emit_group import GroupEmitter

@@ -7,7 +7,7 @@ Invariant: the text is a function of the program alone; nothing of files, lines,
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pypto.codegen.native.alias import exact_alias_is_safe
 from pypto.codegen.native.device import DeviceCode, emit_device, symbols_of
@@ -28,6 +28,7 @@ from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import ReturnStmt, flatten_to_stmts, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.roots import Access, Flow, accesses, merged_direction
+from pypto.named import NamedTuple
 
 __all__ = ["NativeUnit", "Parameter", "Site", "generate"]
 

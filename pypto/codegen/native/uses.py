@@ -10,13 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from typing import NamedTuple
 
 from pypto.codegen.native.access import Compute, Copies, LaneOp, ReduceOp, Root, Routine, View, disjoint, same_mapping
 from pypto.ir import arith
 from pypto.ir.expr import Expr, const_index
 from pypto.ir.opdef import COL, FULL, MASK, ROW
 from pypto.ir.shaped import const_dim
+from pypto.named import NamedTuple
 
 __all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "reads", "uses_of", "written_rect"]
 

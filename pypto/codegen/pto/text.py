@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from pypto.ir.shaped import BufferType
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Text", "Value"]

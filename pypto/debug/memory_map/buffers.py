@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from pypto.debug.memory_map.lifetimes import Lifetime, Numbers, Unions
 from pypto.debug.memory_map.tiles import Names, place_of
@@ -25,6 +24,7 @@ from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt
 from pypto.ir.verify.buffer_storage import Window, handle_windows
 from pypto.ir.verify.live_walk import LiveWalk
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 
 __all__ = ["buffer_lifetimes"]
 

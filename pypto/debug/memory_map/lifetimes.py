@@ -6,7 +6,6 @@ In: a device function.  Out: its statements in program order (declarations of st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from pypto.debug.memory_map.model import Statement
 from pypto.enums import MemorySpace
@@ -30,6 +29,7 @@ from pypto.ir.stmt import (
     YieldStmt,
     flatten_to_stmts,
 )
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Lifetime", "Numbers", "Unions", "numbered"]

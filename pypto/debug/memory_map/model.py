@@ -8,7 +8,9 @@ Invariant: everything here is immutable, and the pictures show nothing that is n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+from pypto.named import NamedTuple
 
 __all__ = ["Block", "KernelMap", "MemoryMap", "SpaceMap", "Statement"]
 

@@ -7,11 +7,11 @@ Invariant: every text that comes from a program is escaped; nothing outside the 
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
 
 from pypto.debug.memory_map import words
 from pypto.debug.memory_map.model import Block, KernelMap, SpaceMap, Statement
 from pypto.debug.memory_map.style import COLOURS
+from pypto.named import NamedTuple
 
 __all__ = ["Picture", "colours", "draw"]
 

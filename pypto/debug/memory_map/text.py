@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pypto.debug.memory_map import words
 from pypto.debug.memory_map.model import Block, KernelMap, MemoryMap, SpaceMap
+from pypto.named import NamedTuple
 
 __all__ = ["render"]
 

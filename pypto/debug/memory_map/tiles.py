@@ -8,7 +8,6 @@ hand on.  Live ranges are those of the placement judge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from pypto.debug.memory_map.lifetimes import Lifetime, Numbers, Unions
 from pypto.errors import ArgumentValueError
@@ -22,6 +21,7 @@ from pypto.ir.verify.live_walk import LiveTiles
 from pypto.ir.verify.placement import Range, tile_range
 from pypto.ir.verify.scopes import defined_by, statements
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Made", "Names", "names_of", "place_of", "tile_lifetimes"]

@@ -8,7 +8,7 @@ The language's names end with an underscore where Python has the word for itself
 from __future__ import annotations
 
 import keyword
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple
@@ -45,6 +45,7 @@ from pypto.ir.ops.rules import (
 )
 from pypto.ir.shaped import ShapedType, TensorType
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 
 __all__ = ["DSL", "OPS"]
 

@@ -10,7 +10,7 @@ part_add mul max min     both operands where both are valid, the first one elsew
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.ir.expr import Call, ConstInt, Expr, MakeTuple
@@ -54,6 +54,7 @@ from pypto.ir.ops.rules import (
 )
 from pypto.ir.shaped import ShapedType, TensorType, TileType, same_dims
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 
 __all__ = ["DSL", "OPS"]
 

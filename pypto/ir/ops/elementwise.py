@@ -7,7 +7,7 @@ shapes, valid rectangles, effects, DSL entries and tests follow from the family.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.ir import arith
@@ -50,6 +50,7 @@ from pypto.ir.ops.rules import (
     unified,
 )
 from pypto.ir.shaped import TensorType, const_dim, same_dims
+from pypto.named import NamedTuple
 
 __all__ = ["DSL", "OPS"]
 

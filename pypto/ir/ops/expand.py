@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.enums import WriteChannel
@@ -51,6 +51,7 @@ from pypto.ir.ops.rules import (
 )
 from pypto.ir.shaped import ShapedType, TensorType, TileType, is_less, same_dims
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 
 __all__ = ["DSL", "OPS"]
 

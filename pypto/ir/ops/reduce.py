@@ -7,7 +7,7 @@ the same bits; half-precision sums and products accumulate in binary32 and round
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.ir.expr import Call, Expr, MakeTuple, const_index
@@ -28,6 +28,7 @@ from pypto.ir.ops.rules import (
 )
 from pypto.ir.shaped import ShapedType, TileType, TileView, const_dim, const_dims
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 
 __all__ = ["DSL", "OPS"]
 

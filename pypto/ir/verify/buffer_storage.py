@@ -10,7 +10,6 @@ or combines are equal as expressions, where one path says them: two unknown numb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect, MemorySpace
 from pypto.ir import arith, ops
@@ -21,6 +20,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import BufferType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Window", "check_buffer_storage", "handle_windows"]

@@ -8,7 +8,6 @@ Invariant: only what the program's text says is here; whether it makes sense is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from pypto.enums import FunctionType, SplitMode
 from pypto.errors import CompileError
@@ -20,6 +19,7 @@ from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt
 from pypto.ir.verify.scopes import statements
+from pypto.named import NamedTuple
 
 __all__ = ["C2V", "CORES", "V2C", "Channel", "PipeUse", "Transfer", "kind_of_pipe", "pipe_use", "pipes_started", "slots_of"]
 

@@ -9,7 +9,6 @@ Places are bytes per memory where the planner gave addresses, else bytes per all
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from pypto.enums import MemorySpace
 from pypto.ir import arith, ops
@@ -21,6 +20,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
 from pypto.ir.verify.live_walk import LiveTiles
 from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.named import NamedTuple
 
 __all__ = ["Overlap", "Range", "allocated_memory_addr", "check_placement", "overlapping_tiles", "tile_range"]
 

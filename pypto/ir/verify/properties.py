@@ -6,8 +6,8 @@ A property is what a pass may require or produce; its judge lives in a module of
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["Diagnostic", "IRProperty", "Severity"]

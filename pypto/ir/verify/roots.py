@@ -9,7 +9,6 @@ Invariant: sets only grow where control flow may choose; a set of one is certain
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect, FunctionType, ParamDirection
 from pypto.ir import ops
@@ -31,6 +30,7 @@ from pypto.ir.stmt import (
     last_yield,
 )
 from pypto.ir.verify.scopes import statements
+from pypto.named import NamedTuple
 
 __all__ = ["Access", "Flow", "Roots", "accesses", "argument_effects", "merged_direction"]
 

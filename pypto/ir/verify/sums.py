@@ -7,8 +7,6 @@ Invariant: a product that is not listed adds to something that a product has wri
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.ir import arith, ops, scalar
 from pypto.ir.expr import Call, ConstBool, Expr, Var
 from pypto.ir.opdef import Matmul, Special
@@ -27,6 +25,7 @@ from pypto.ir.stmt import (
     flatten_to_stmts,
     last_yield,
 )
+from pypto.named import NamedTuple
 
 __all__ = ["Undefined", "all_of", "first_products", "product_extents"]
 

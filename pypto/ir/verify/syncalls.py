@@ -7,7 +7,7 @@ whose blocks need not begin together.  `launch_findings` judges for given chips;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import FunctionType
 from pypto.ir.expr import Call, ConstInt, Submit
@@ -15,6 +15,7 @@ from pypto.ir.ops.system import HARD
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.named import NamedTuple
 from pypto.span import Span
 from pypto.target.chip import CHIPS, Chip
 

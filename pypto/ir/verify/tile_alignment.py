@@ -8,7 +8,6 @@ not judged; tiles in fractal layouts must be whole boxes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from pypto.enums import MemorySpace, TileLayout
 from pypto.ir import ops
@@ -20,6 +19,7 @@ from pypto.ir.shaped import ShapedType, TileType, const_dim, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.span import Span
 from pypto.target.chip import BLOCK_BYTES
 

@@ -8,7 +8,6 @@ byte ranges of memories, and there also looks at moves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pypto.enums import MemorySpace
 from pypto.ir.expr import Call, ConstInt, Expr, Var
@@ -17,6 +16,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
 from pypto.ir.types import TupleType
 from pypto.ir.verify.properties import Diagnostic, Severity
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 __all__ = ["check_storage", "tile_storage_allocated", "tile_storage_legalized"]

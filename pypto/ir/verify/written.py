@@ -8,7 +8,6 @@ Invariant: a read that is not listed finds what an operator has written, some of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect
 from pypto.ir import arith, ops, scalar
@@ -18,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import defined_vars, substitute, walk
 from pypto.ir.shaped import ShapedType, const_dim
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
+from pypto.named import NamedTuple
 
 __all__ = ["HANDS_ON", "Missing", "Read", "Unwritten", "handed_on", "is_created", "read_operands", "unwritten_reads"]
 

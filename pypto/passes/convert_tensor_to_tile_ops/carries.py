@@ -9,7 +9,7 @@ Invariant: an accumulator whose narrower extents differ, or have no name in fron
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 from pypto.enums import MemorySpace
 from pypto.errors import CompileError
@@ -20,6 +20,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, const_dim, is_less, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, last_yield
 from pypto.ir.verify.sums import product_extents
+from pypto.named import NamedTuple
 from pypto.passes.convert_tensor_to_tile_ops.joins import unequal_joins
 from pypto.passes.retype import placed_like, used_vars
 from pypto.passes.ssa_rewriter import SSARewriter

@@ -7,7 +7,6 @@ them as one tensor: each version is replaced by the next one and never looked at
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from pypto.ir.expr import Call, Var
 from pypto.ir.node import Node
@@ -24,6 +23,7 @@ from pypto.ir.stmt import (
     flatten_to_stmts,
     last_yield,
 )
+from pypto.named import NamedTuple
 
 __all__ = ["Chain", "chain_of"]
 

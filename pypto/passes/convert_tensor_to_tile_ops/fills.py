@@ -8,7 +8,6 @@ a stride or an unaligned region stays as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.enums import ForKind
 from pypto.ir import arith
@@ -17,6 +16,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import substitute, walk
 from pypto.ir.shaped import TensorType, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, SeqStmts, Stmt, YieldStmt, flatten_to_stmts
+from pypto.named import NamedTuple
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow, analyze
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import applies

@@ -8,7 +8,6 @@ Invariant: a handle passed on by a write, a carry or a branch stays a handle onl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pypto.enums import ArgEffect, ParamDirection, WriteChannel
 from pypto.ir import ops
@@ -18,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, last_yield
+from pypto.named import NamedTuple
 
 __all__ = ["Access", "Directions", "GmFlow", "accesses", "analyze"]
 

@@ -7,13 +7,12 @@ Invariant: a created tensor that is read, or has two live versions, stays a valu
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.enums import ParamDirection
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, ReturnStmt, flatten_to_stmts, seq
+from pypto.named import NamedTuple
 from pypto.passes.convert_tensor_to_tile_ops.chains import chain_of
 from pypto.passes.retype import Retyper
 

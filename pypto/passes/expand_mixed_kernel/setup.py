@@ -7,8 +7,6 @@ Invariant: both cores describe the same pipe.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.dtypes import DataType
 from pypto.ir.expr import Expr, Var, const_index
 from pypto.ir.program import Function
@@ -17,6 +15,7 @@ from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt, seq
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.cores import Core, kind_of_call
+from pypto.named import NamedTuple
 from pypto.passes.memory.sizes import aligned, tile_bytes
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import calls

@@ -8,7 +8,7 @@ Invariant: the allocation's byte capacity decides; a view that would leave it, o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace
@@ -19,6 +19,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType, TileType, as_dims
 from pypto.ir.stmt import AssignStmt, Stmt
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 from pypto.passes.lower_tile_to_buffer.descriptors import allocation_type, buffer_bytes, is_empty
 from pypto.passes.lower_tile_to_buffer.locality import first_uses
 from pypto.passes.memory.sizes import is_dynamic, tile_bytes

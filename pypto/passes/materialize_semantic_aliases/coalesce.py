@@ -9,13 +9,14 @@ Invariant: a declared allocation is never merged; values do not change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.ir.expr import Call, ConstInt, Expr, IterArg, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, Stmt, flatten_to_stmts, seq
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 from pypto.passes.memory.placing import is_allocation
 from pypto.passes.memory.sharing import Storage
 from pypto.passes.memory.sizes import tile_bytes

@@ -9,7 +9,7 @@ Invariant: executing the statements on memory, place by place, gives what the va
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypto.enums import ArgEffect
 from pypto.ir import arith, ops
@@ -19,6 +19,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.types import PtrType
+from pypto.named import NamedTuple
 from pypto.passes.materialize_semantic_aliases.coalesce import BRANCH, CARRY, ENTRY, Pair, coalesce
 from pypto.passes.materialize_semantic_aliases.offsets import bind_shared_offsets
 from pypto.passes.memory.liveness import Liveness

@@ -7,14 +7,13 @@ Errors, at the tile: different memories in one declaration, slots chosen at run 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.errors import CompileError, NotSupportedError
 from pypto.ir.expr import ConstInt, MemRef, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.passes.memory.sizes import aligned, allocation_bytes
 from pypto.passes.statements import statements
 from pypto.target import Chip

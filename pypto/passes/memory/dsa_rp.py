@@ -9,7 +9,6 @@ added cost; the best by (cost, total peak, highest peak) wins, the first of equa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from pypto.enums import MemorySpace, PipeType
 from pypto.errors import CompileError, InternalError
@@ -17,6 +16,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, Var
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
+from pypto.named import NamedTuple
 from pypto.passes.memory.intervals import Interval, Intervals, Relation
 from pypto.passes.memory.sizes import aligned
 from pypto.target import Chip

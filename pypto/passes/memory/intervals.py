@@ -9,13 +9,13 @@ where the operator may write over what it reads; declared allocations share with
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from pypto.enums import MemorySpace
 from pypto.ir.expr import Call, ConstInt, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TileType
 from pypto.ir.stmt import AssignStmt, flatten_to_stmts
+from pypto.named import NamedTuple
 from pypto.passes.memory.sharing import Storage, may_lie_on
 from pypto.passes.memory.sizes import is_dynamic
 

@@ -7,12 +7,11 @@ A statement reads its operands before it writes; a loop's carries come into bein
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.ir.expr import Call, Var
 from pypto.ir.node import Node
 from pypto.ir.program import Function
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
+from pypto.named import NamedTuple
 from pypto.passes.retype import used_vars
 
 __all__ = ["Liveness", "Write"]

@@ -8,8 +8,6 @@ it is cut from, and its exact place only by its slice; a memref contains every b
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from pypto.dtypes import DataType
 from pypto.enums import MemorySpace, TileLayout
 from pypto.errors import InternalError
@@ -19,6 +17,7 @@ from pypto.ir.program import Function
 from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import AssignStmt, Stmt, flatten_to_stmts, seq
 from pypto.ir.types import Type
+from pypto.named import NamedTuple
 from pypto.passes.memory.sharing import is_view, storage_operand
 from pypto.passes.memory.sizes import line_pitch, window_bytes
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
