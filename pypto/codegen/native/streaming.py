@@ -14,7 +14,7 @@ from pypto.codegen.native.access import Exchange, ForItem, Item, Root, ScalarDef
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.uses import reads
 from pypto.ir import arith
-from pypto.ir.expr import Expr, Var
+from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.rewrite import free_vars, substitute
 from pypto.ir.shaped import TensorType, const_dim
 from pypto.named import NamedTuple
@@ -93,6 +93,8 @@ class Streams:
         loops = [tuple(_opened(e, values) for e in (i.start, i.stop, i.step)) for i in s.loops]
         if any(v not in self.known for e in (*extents, *(e for loop in loops for e in loop)) for v in free_vars(e)):
             return None
+        if any(not isinstance(step, ConstInt) or step.value == 0 for _, _, step in loops):
+            return None  # a step of 0 is refused where the loop is, not here
         trips = [f"pp_trips({', '.join(map(text, loop))})" for loop in loops]
         blocks = [text(self.blocks)] if s.blocks else []
         return " * ".join([f"(double){size}", *map(text, extents), *blocks, *trips])

@@ -7,6 +7,7 @@ import pytest
 from lab import BRIEF, DEFAULT, assert_same_bits, environment, everywhere, native
 
 import pypto.language as pl
+from pypto.errors import KernelError
 
 N, M = pl.dynamic("N"), pl.dynamic("M")
 Matrix = pl.Tensor[[N, M], pl.FP32]
@@ -178,3 +179,19 @@ def test_blocks_stream() -> None:
     out = placed(np.zeros_like(a), 2)
     assert streams(blocks_of_rows, a, out, 4)
     assert_same_bits([in_place(blocks_of_rows, a, out, 4)[1]], [a * np.float32(3)], "blocks")
+
+
+@pl.jit
+def steps(a: Matrix, out: pl.Out[Matrix], first: pl.INDEX, step: pl.INDEX):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(first, 4, step):
+            out[i : i + 1, 0:1024] = a[i : i + 1, 0:1024] * 2.0
+    return out
+
+
+def test_a_step_of_zero_is_refused_where_the_loop_is() -> None:
+    a = np.ones((4, 1024), np.float32)
+    assert streams(steps, a, np.zeros_like(a), 0, 1)
+    assert_same_bits([in_place(steps, a, np.zeros_like(a), 0, 2)[1][::2]], [2 * a[::2]], "every second row")
+    with pytest.raises(KernelError, match="a loop step of 0"):
+        steps(a, np.zeros_like(a), 8, 0)
