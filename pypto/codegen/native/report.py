@@ -31,10 +31,11 @@ from pypto.codegen.native.products import product_of
 from pypto.codegen.native.unit import NativeUnit
 from pypto.enums import FunctionIRStage
 from pypto.ir import arith
-from pypto.ir.expr import ConstInt, Expr, const_index
+from pypto.ir.expr import Call, ConstInt, Expr, const_index
 from pypto.ir.lanes import LaneProgram
 from pypto.ir.printer import python_print
 from pypto.ir.program import Function, Program
+from pypto.ir.rewrite import walk as ir_walk
 from pypto.ir.verify.ssa import user_name
 from pypto.named import NamedTuple
 
@@ -43,6 +44,7 @@ __all__ = ["KernelReport", "Loop", "Movement", "report", "report_text"]
 # Instructions that arithmetic units spend their time on; moves, comparisons and conversions are not counted.
 _ARITHMETIC = frozenset(("add", "sub", "mul", "div", "fma", "sqrt", "min", "max", "tdiv", "fdiv", "fmod", "cremf"))
 _UNKNOWN = "?"
+_PARALLEL = "parallel "
 
 
 class Movement(NamedTuple):
@@ -77,7 +79,7 @@ class KernelReport(NamedTuple):
     `stays`: why it is made of tiles, not of buffers, where that is known.  `trips`, `blocks`: why threads do not share the
     trips of its loop, or the blocks of a launch; None where they do.  `left_out`: operations that no loop does: copies read
     or written in place, results that nobody reads.  `heads`: loops and branches of the program, each with its depth, its
-    text, and the number of loops before it.
+    text, and the number of loops before it.  `in_blocks`: it asks which block of a launch it is.
     """
 
     name: str
@@ -87,6 +89,7 @@ class KernelReport(NamedTuple):
     blocks: str | None
     left_out: tuple[tuple[str, int], ...]
     heads: tuple[tuple[int, str, int], ...]
+    in_blocks: bool
     loops: tuple[Loop, ...]
 
     def total(self, write: bool, on_chip: bool = False) -> int | None:
@@ -135,7 +138,8 @@ def _kernel(f: Function, stays: str, addressed: bool, optimize: bool, sharing: t
     before.subtract(walk.names)
     stage = "Buffer" if f.ir_stage is FunctionIRStage.Buffer else "Tile"
     gone = tuple((name, n) for name, n in before.items() if n > 0)
-    return KernelReport(f.name, stage, stays, *sharing, gone, tuple(walk.heads), tuple(walk.loops))
+    in_blocks = any(isinstance(n, Call) and n.op.name.endswith("get_block_idx") for n in ir_walk(f.body))
+    return KernelReport(f.name, stage, stays, *sharing, gone, tuple(walk.heads), in_blocks, tuple(walk.loops))
 
 
 def _computed(region: Region) -> Iterator[Compute]:
@@ -173,7 +177,7 @@ class _Walk:
         item = n.item
         if isinstance(item, ForItem):
             bounds = ", ".join(_shown(e) for e in (item.start, item.stop, item.step))
-            self.head(depth, f"{'parallel ' if item.parallel else ''}for {user_name(item.var)} in range({bounds})")
+            self.head(depth, f"{_PARALLEL if item.parallel else ''}for {user_name(item.var)} in range({bounds})")
             self.block(n.blocks[0], depth + 1, _times(_trips(item), around))
             return
         texts = ("while", "") if isinstance(item, WhileItem) else (f"if {_shown(item.condition)}", "else")
@@ -286,8 +290,9 @@ def _shown(e: Expr | None) -> str:
 
 def _lines(k: KernelReport) -> Iterator[str]:
     yield f"{k.name}: {k.stage} stage{f': {k.stays}' if k.stays else ''}"
-    for what, why in (("trips of its loop", k.trips), ("blocks of a launch", k.blocks)):
-        yield f"  threads share {what}" if why is None else f"  threads share no {what}: {why}"
+    for what, why, asked in (("trips of its loop", k.trips, _has_parallel(k)), ("blocks of a launch", k.blocks, k.in_blocks)):
+        if why is None or asked:
+            yield f"  threads share {what}" if why is None else f"  threads share no {what}: {why}"
     if k.left_out:
         yield f"  done by no loop of its own: {', '.join(f'{name} x {n}' if n > 1 else name for name, n in k.left_out)}"
     heads = list(k.heads)
@@ -299,6 +304,10 @@ def _lines(k: KernelReport) -> Iterator[str]:
     totals = [("reads", k.total(False)), ("writes", k.total(True)), ("on chip", _both(k))]
     moved = ", ".join(f"{what} {_UNKNOWN if n is None else f'{n:,}'} bytes" for what, n in totals)
     yield f"  a call {moved}, {_UNKNOWN if k.operations is None else f'{k.operations:,}'} operations"
+
+
+def _has_parallel(k: KernelReport) -> bool:
+    return any(text.startswith(_PARALLEL) for _, text, _ in k.heads)
 
 
 def _both(k: KernelReport) -> int | None:

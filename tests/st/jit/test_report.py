@@ -98,7 +98,31 @@ def test_without_optimizations_every_operation_is_a_loop(monkeypatch):
     text = chain.inspect("report", *arrays(3))
     assert "line" in text
     assert "add, mul" not in text
-    assert "threads share no blocks of a launch: optimizations are off" in text
+
+
+@pl.jit
+def blocks(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for b in pl.spmd(4):
+        out = pl.store(pl.load(a, [4 * b, 0], [4, COLS]), [4 * b, 0], out)
+    return out
+
+
+@pl.jit
+def overlapping(a: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for k in pl.parallel(0, 12, 4):
+            out[k : k + 5, :] = a[k : k + 5, :] * 2.0
+    return out
+
+
+def test_only_what_could_be_shared_is_told_about(monkeypatch):
+    """Whether it is depends on the kernel; a kernel without parallel loops and blocks is not blamed for it."""
+    assert "threads" not in chain.inspect("report", *arrays(3))
+    assert "threads share blocks of a launch" in blocks.inspect("report", *arrays(2))
+    why = "threads share no trips of its loop: 'out' is written where another one may write"
+    assert why in overlapping.inspect("report", *arrays(2))
+    monkeypatch.setenv("PYPTO_NATIVE_OPT", "0")
+    assert "threads share no blocks of a launch: optimizations are off" in blocks.inspect("report", *arrays(2))
 
 
 def test_a_compilation_leaves_all_it_came_to(tmp_path, monkeypatch):
