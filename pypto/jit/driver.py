@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from pypto.codegen.native.unit import NativeUnit, Parameter, generate
@@ -211,7 +213,7 @@ def plan_of(request: Specialized, unit: NativeUnit) -> KernelPlan:
             params.append(_param(name, next(compiled)))
     for p in compiled:
         position.append(len(params))
-        params.append(_param(p.name, p))
+        params.append(_param(_unique(p.name, params) if p.hidden else p.name, p))
     return KernelPlan(
         request.entry,
         tuple(params),
@@ -222,6 +224,12 @@ def plan_of(request: Specialized, unit: NativeUnit) -> KernelPlan:
         unit.work,
         tuple(_site(s, request.sources) for s in unit.sites),
     )
+
+
+def _unique(name: str, params: Sequence[Param]) -> str:
+    """The name of an output that no caller passes: temporaries of several kernels, and parameters, may have one name."""
+    taken = {p.name for p in params}
+    return name if name not in taken else next(n for i in count(1) if (n := f"{name}_{i}") not in taken)
 
 
 def _param(name: str, p: Parameter) -> Param:

@@ -1,6 +1,6 @@
-"""What the tensors of the entry function are: temporaries that loops carry, results that are other names.
+"""What the temporaries of the entry function are: whether a run sizes them, which ones loops carry.
 
-In: the entry, or a body of it.  Out: sets of variables and what they stand for.
+In: the entry, or a body of it.  Out: a fact, or a set of variables.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from pypto.ir.expr import Call, Var
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType, const_dims
-from pypto.ir.stmt import AssignStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts
+from pypto.ir.stmt import AssignStmt, Stmt, YieldStmt
 
-__all__ = ["aliases", "allocates", "carried_tensors"]
+__all__ = ["allocates", "carried_tensors"]
 
 
 def allocates(body: Stmt) -> bool:
@@ -38,23 +38,3 @@ def carried_tensors(f: Function) -> frozenset[Var]:
                 yielded.add(v)
                 work.append(v)
     return frozenset(yielded)
-
-
-def aliases(f: Function, callees: dict[str, Function]) -> dict[Var, Var]:
-    """Results of calls and plain assignments, as the tensors they are."""
-    out: dict[Var, Var] = {}
-    for s in flatten_to_stmts(f.body):
-        if not isinstance(s, AssignStmt):
-            continue
-        v = s.value
-        if isinstance(v, Var):
-            out[s.var] = v
-        elif isinstance(v, Call) and v.op.name in callees and isinstance(s.var.type, TensorType):
-            callee = callees[v.op.name]
-            last = flatten_to_stmts(callee.body)[-1]
-            if isinstance(last, ReturnStmt) and len(last.value) == 1:
-                at = next((i for i, p in enumerate(callee.params) if p is last.value[0]), None)
-                source = v.args[at] if at is not None else None
-                if isinstance(source, Var):
-                    out[s.var] = source
-    return out

@@ -11,7 +11,7 @@ from pypto.codegen.native.access import ArrayOp
 from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import STEP, Sites
 from pypto.codegen.native.emit_group import element_type
-from pypto.codegen.native.entry_values import aliases, allocates, carried_tensors
+from pypto.codegen.native.entry_values import allocates, carried_tensors
 from pypto.codegen.native.launches import Launch, Launches
 from pypto.codegen.native.local_arrays import array_op, write_array
 from pypto.codegen.native.scalars import C_TYPES, scalar_type
@@ -41,6 +41,7 @@ from pypto.ir.stmt import (
     flatten_to_stmts,
 )
 from pypto.ir.types import ArrayType, ScalarType, Type
+from pypto.ir.verify.roots import Roots
 from pypto.named import NamedTuple
 from pypto.span import Span
 
@@ -70,11 +71,17 @@ class EntryWriter(Launches):
     """Writes the body of `pypto_entry`."""
 
     def __init__(
-        self, function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
+        self,
+        function: Function,
+        devices: dict[str, DeviceCode],
+        wrappers: dict[str, Function],
+        sites: Sites,
+        arena: int,
+        roots: Roots,
     ) -> None:
         carried = (carried_tensors(f) for f in (function, *wrappers.values()))
         super().__init__(function.name, devices, wrappers, sites, arena, frozenset().union(*carried))
-        self.function = function
+        self.function, self.roots = function, roots
         self.arrays = ArrayUses(function)
         self.loops: list[EntryLoop] = []
 
@@ -107,32 +114,21 @@ class EntryWriter(Launches):
             else:
                 self.w.line(f"const {scalar_type(p)} {self.names.bind(p)} = {_scalar_argument(p.type, scalars)};")
                 scalars += 1
-        for h in self.hidden:
+        for at, h in enumerate(self.hidden, len(self.function.params)):
             assert isinstance(h.type, TensorType)
             t = element_type(h.type.dtype)
             self.w.line(f"{t} *const {self.names.bind(h)} = ({t} *)call->data[{data}];")
-            at = len(self.function.params) + self.hidden.index(h)
             self.tensors[h] = TensorValue(self.names.of[h], h.type, at)
             data += 1
 
-    def hidden_outputs(self) -> list[Var]:
+    def hidden_outputs(self) -> dict[Var, None]:
         """Temporaries that the function returns: the caller provides them."""
-        created: dict[Var, Var] = {}
         top = flatten_to_stmts(self.function.body)
-        for s in top:
-            if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tensor.create":
-                created[s.var] = s.var
-        found: dict[Var, None] = {}
-        callees = {**self.wrappers, **{n: d.function for n, d in self.devices.items()}}
-        sources = aliases(self.function, callees)
-        for s in top:
-            if isinstance(s, ReturnStmt):
-                for v in s.value:
-                    while isinstance(v, Var) and v in sources:
-                        v = sources[v]
-                    if isinstance(v, Var) and v in created:
-                        found[v] = None
-        return list(found)
+        created = {
+            s.var for s in top if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tensor.create"
+        }
+        sources = (self.roots.only(v) for s in top if isinstance(s, ReturnStmt) for v in s.value)
+        return dict.fromkeys(v for v in sources if v in created)
 
     def type_of(self, param: int) -> TensorType:
         t = (*self.function.params, *self.hidden)[param].type
@@ -155,8 +151,9 @@ class EntryWriter(Launches):
                     "write it into a pl.Out parameter and return that",
                 )
             if not self.is_whole(t) or not same_dims(t.type.shape, self.type_of(t.param).shape):
+                whole = "parameter" if t.param < len(self.function.params) else "temporary"
                 raise NotSupportedError(
-                    f"{self.function.name}: a returned value is a window or a view of a parameter",
+                    f"{self.function.name}: a returned value is a window or a view of a {whole}",
                     v.span,
                     "write it into a pl.Out parameter and return that, or take the window of what the kernel returns",
                 )
@@ -375,7 +372,10 @@ def _scalar_argument(t: Type, index: int) -> str:
 
 
 def emit_entry(
-    function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int
+    function: Function, devices: dict[str, DeviceCode], wrappers: dict[str, Function], sites: Sites, arena: int, roots: Roots
 ) -> Entry:
-    """`pypto_entry` for an orchestration function; `wrappers`: the functions that launch blocks or groups of kernels."""
-    return EntryWriter(function, devices, wrappers, sites, arena).emit()
+    """`pypto_entry` for an orchestration function; `wrappers`: the functions that launch blocks or groups of kernels.
+
+    `roots`: whose storage its tensors are.
+    """
+    return EntryWriter(function, devices, wrappers, sites, arena, roots).emit()

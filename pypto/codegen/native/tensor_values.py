@@ -59,7 +59,7 @@ class TensorValues:
         self.tensors: dict[Var, TensorValue] = {}
         self.tuples: dict[Var, tuple[Expr | TensorValue, ...]] = {}
         self.direct: set[int] = set()  # parameters touched element by element
-        self.hidden: list[Var] = []
+        self.hidden: dict[Var, None] = {}  # temporaries that the caller provides
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names.of)

@@ -99,7 +99,7 @@ def generate(program: Program, entry: str, *, addressed: bool = True, optimize: 
         elif f is not None and f.func_type in _EXPANDED:
             wrappers[name] = _by_parameters(f, flow)
     arena = max((d.scratch for d in devices.values()), default=0)
-    e = emit_entry(main, devices, wrappers, sites, (arena + 63) // 64 * 64)
+    e = emit_entry(main, devices, wrappers, sites, (arena + 63) // 64 * 64, flow.roots(main))
     headers = [f'#include "{h}"' for h in ("pypto_kernel.h", *functions.headers)]
     parts = [
         *headers,
