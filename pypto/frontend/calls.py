@@ -147,7 +147,8 @@ def bind(x: Expressions, node: ast.Call, entry: Dsl, op: Operation) -> list[tupl
     missing = [p.name for p in entry.params if p.required and p.name not in given]
     if missing:
         names_text = ", ".join(f"'{m}'" for m in missing)
-        _refuse(x, node, op, f"missing required argument{'s' if len(missing) > 1 else ''} {names_text}", form)
+        hint = f"{form}: {entry.doc}" if any(p.kind == "attr" and p.name in missing for p in entry.params) else form
+        _refuse(x, node, op, f"missing required argument{'s' if len(missing) > 1 else ''} {names_text}", hint)
     return [(p, given.get(p.name)) for p in entry.params]
 
 

@@ -234,7 +234,8 @@ class Evaluator:
                 ParserSyntaxError,
                 "Only simple comparisons supported",
                 node,
-                "compare two values at a time and join the results with `and`",
+                "compare two values at a time: `a < n and n < b` for numbers, `(a < x) * (x < b)` for tensors of floats, whose "
+                "comparison is 1 or 0 for each element, pl.and_(a < x, x < b) for tiles and for tensors of integers",
             )
         known = COMPARE.get(type(node.ops[0]))
         if known is None:

@@ -58,7 +58,7 @@ def for_name(name: str, operands: Sequence[Operand], keywords: Mapping[str, str]
         return rule(Operand("x", None), (), keywords) if rule is not None and name in _WITHOUT_OPERANDS else None
     x, rest = operands[0], operands[1:]
     if all(o.type is None for o in operands) and name not in _WITHOUT_OPERANDS:
-        return _CONSTANT
+        return _of_constant(name, x.text) or _CONSTANT
     number = next((o.type.dtype for o in operands if isinstance(o.type, ScalarType)), None)
     if number is not None and not any(o.shaped for o in operands):
         return _number(name, x, rest, number)
@@ -72,6 +72,15 @@ def for_name(name: str, operands: Sequence[Operand], keywords: Mapping[str, str]
         return f"write pl.transpose({x.text}, 0, 1)"
     enough = len(operands) >= sum(p.required for p in entry.params)
     return f"write pl.{known}({', '.join(o.text for o in operands)})" if enough else f"write pl.{entry.signature()}"
+
+
+def _of_constant(name: str, text: str) -> str | None:
+    """`float(2)` and the like of a number that is written out."""
+    make = {"float": float, "int": int}.get(name)
+    try:
+        return f"write {make(ast.literal_eval(text))!r}" if make is not None else None
+    except (TypeError, ValueError, OverflowError, SyntaxError):
+        return None
 
 
 def _number(name: str, x: Operand, rest: Sequence[Operand], dtype: DataType) -> str | None:
@@ -139,9 +148,14 @@ def _reduction(word: str, mean: bool = False) -> Rule:
         axis = keywords.get("axis", keywords.get("dim", rest[0].text if rest else ""))
         spelled = {a: _reduced(x, a, word, mean) for a in ("row", "col")}
         scratch = f"; tmp is a scratch tile like {x.text}" if x.tile else ""
+        # Python's `max(x, 0)` and numpy's `max(x, 0)` look alike.
+        pair = f"pl.{word}imum({x.text}, {rest[0].text})" if rest and word in ("max", "min") else ""
+        if pair and axis not in along:
+            return f"write {pair}"
+        pair = pair and f"; {pair} compares element by element"
         if axis in along:
             kind = along[axis]
-            return f"write {spelled[kind]}" + (scratch if ", tmp)" in spelled[kind] else "")
+            return f"write {spelled[kind]}" + (scratch if ", tmp)" in spelled[kind] else "") + pair
         return f"write {spelled['row']} for one value per row, {spelled['col']} for one per column{scratch}"
 
     return rule
@@ -210,6 +224,7 @@ _MADE = (
 )
 _PARTS = "write each part into its window: o[0:8, :] = x"
 _LOOP = "write a loop, `for i in pl.range(n):`"
+_CANCELS = "; it is right to about 1e-7 of 1, and results near 0 keep fewer digits"
 _CONSTANT = "compute it outside of the kernel, and use the result as a global"
 _PRODUCT = INSTEAD[ast.MatMult]
 
@@ -247,10 +262,12 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("power", "pow"), lambda x, rest, keywords: power(x, rest[0] if rest else Operand("2", None))),
     "square": _fixed("write {i} * {i}"),
     **{name: _fixed(text) for name, text in RECIPES.items()},
+    "row_mean": lambda x, rest, keywords: f"write {_reduced(x, 'row', 'sum', True)}",
+    "col_mean": lambda x, rest, keywords: f"write {_reduced(x, 'col', 'sum', True)}",
     "sigmoid": _fixed("write 1.0 / (pl.exp(-{i}) + 1.0)"),
-    "tanh": _fixed("write 1.0 - 2.0 / (pl.exp({i} * 2.0) + 1.0)"),
-    "expm1": _fixed("write pl.exp({x}) - 1.0"),
-    "log1p": _fixed("write pl.log({i} + 1.0)"),
+    "tanh": _fixed("write 1.0 - 2.0 / (pl.exp({i} * 2.0) + 1.0)" + _CANCELS),
+    "expm1": _fixed("write pl.exp({x}) - 1.0" + _CANCELS),
+    "log1p": _fixed("write pl.log({i} + 1.0)" + _CANCELS),
     "log2": _fixed("write pl.log({x}) * 1.4426950408889634"),
     "log10": _fixed("write pl.log({x}) * 0.4342944819032518"),
     "exp2": _fixed("write pl.exp({i} * 0.6931471805599453)"),
@@ -292,9 +309,11 @@ def power(x: Operand, exponent: Operand) -> str:
     return f"write pl.exp(pl.log({x.text}) * {exponent.inner}) for positive elements, or multiply {x.inner} by itself"
 
 
-def aug_assignment(node: ast.AugAssign) -> str:
-    """`t += a` as an assignment; a window that is the whole tensor is its name."""
+def aug_assignment(node: ast.AugAssign, output: bool) -> str:
+    """`t += a` as an assignment; a window that is the whole tensor is its name, and an `output` is written by subscript."""
     target: ast.expr = node.target
+    if output and isinstance(target, ast.Name):
+        target = ast.Subscript(target, ast.Slice(), ast.Store())
     whole = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice) and target.slice.step is None
     value = target.value if isinstance(target, ast.Subscript) and whole and _is_everything(target.slice) else target
     written = ast.Assign([target], ast.BinOp(value, node.op, node.value), lineno=1)

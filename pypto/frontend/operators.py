@@ -18,7 +18,7 @@ from pypto.frontend.constants import INSTEAD, describe, is_number
 from pypto.frontend.values import constant_of, is_const_expr, number_expr, retag, scalar_dtype, type_text
 from pypto.ir import arith, scalar
 from pypto.ir.expr import ConstFloat, ConstInt, Expr
-from pypto.ir.shaped import ShapedType
+from pypto.ir.shaped import ShapedType, TensorType
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -47,7 +47,13 @@ _PRINTED: dict[type[ast.operator], Build] = {
     ast.BitXor: scalar.bit_xor,
 }
 # What tensors and tiles have instead of these signs.
-_BITWISE: dict[type[ast.operator], str] = {ast.BitAnd: "pl.and_", ast.BitOr: "pl.or_", ast.BitXor: "pl.xor"}
+_BITWISE: dict[type[ast.AST], str] = {
+    ast.BitAnd: "pl.and_",
+    ast.BitOr: "pl.or_",
+    ast.BitXor: "pl.xor",
+    ast.And: "pl.and_",
+    ast.Or: "pl.or_",
+}
 _COMMUTES = ("add", "mul")
 _COMPARE: dict[type[ast.cmpop], tuple[Build, int, int]] = {  # node, cmp_type, cmp_type with the sides exchanged
     ast.Eq: (scalar.eq, 0, 0),
@@ -72,8 +78,7 @@ def binary(x: Expressions, node: ast.BinOp, left: Any, right: Any) -> Any:
     if build is None:
         shown = f"Unsupported binary operator: {kind.__name__}"
         if kind in _BITWISE and (is_shaped(left) or is_shaped(right)):
-            hint = f"write {_BITWISE[kind]}({ast.unparse(node.left)}, {ast.unparse(node.right)})"
-            x.fail(UnsupportedFeatureError, shown, node, hint)
+            x.fail(UnsupportedFeatureError, shown, node, _joined(kind, (node.left, left), (node.right, right)))
         x.fail(UnsupportedFeatureError, shown, node, _power(node, left, right) if kind is ast.Pow else INSTEAD[kind])
     if is_shaped(left) or is_shaped(right):
         return _shaped(x, node, name, left, right)
@@ -84,6 +89,22 @@ def binary(x: Expressions, node: ast.BinOp, left: Any, right: Any) -> Any:
         what = f"Unsupported binary operator: {kind.__name__} of floats"
         x.fail(UnsupportedFeatureError, what, node, "divide with /; pl.cast(a / b, pl.INT32) drops the fraction of a quotient")
     return _typed(x, node, build, a, b)
+
+
+def _joined(kind: type[ast.AST], first: tuple[ast.expr, Any], *others: tuple[ast.expr, Any]) -> str:
+    """What to write to join tensors or tiles by `&`, `|`, `^`, `and` or `or`; comparisons of float tensors are floats, 0 or 1."""
+    values = [first, *others]
+    masks = any(isinstance(v, Expr) and isinstance(v.type, TensorType) and v.type.dtype.is_float() for _, v in values)
+    text = ast.unparse(first[0])
+    for node, _ in others:
+        other = ast.unparse(node)
+        if not masks:
+            text = f"{_BITWISE[kind]}({text}, {other})"
+        elif _BITWISE[kind] == "pl.or_":
+            text = f"pl.maximum({text}, {other})"
+        else:
+            text = f"({text}) {'*' if _BITWISE[kind] == 'pl.and_' else '!='} ({other})"
+    return f"write {text}" + ("; the comparison of tensors is 1 or 0 for each element" if masks else "")
 
 
 def _power(node: ast.BinOp, left: Any, right: Any) -> str:
@@ -181,9 +202,8 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
         return x.apply(node, "neg", value)
     if is_shaped(value):
         what = f"Unsupported unary operator: {type(node.op).__name__} on {type_text(value.type)}"
-        hint = (
-            "compare with the opposite operator" if isinstance(node.op, ast.Not) else "use -x - 1 for the complement of integers"
-        )
+        mask = isinstance(node.op, ast.Not) or (isinstance(node.operand, ast.Compare))
+        hint = "compare with the opposite operator" if mask else "use -x - 1 for the complement of integers"
         x.fail(UnsupportedFeatureError, what, node, hint)
     e = _operand(x, node, value)
     build = {ast.USub: scalar.neg, ast.Not: scalar.not_, ast.Invert: scalar.bit_not}[type(node.op)]
@@ -197,6 +217,9 @@ def unary(x: Expressions, node: ast.UnaryOp, value: Any) -> Any:
 
 def logic(x: Expressions, node: ast.BoolOp, values: list[Any]) -> Any:
     """Left fold; both sides are always evaluated."""
+    if all(map(is_shaped, values)):
+        what = f"`{type(node.op).__name__.lower()}` joins numbers, not tensors or tiles"
+        x.fail(ParserSyntaxError, what, node, _joined(type(node.op), *zip(node.values, values, strict=True)))
     build = scalar.and_ if isinstance(node.op, ast.And) else scalar.or_
     out = _operand(x, node, values[0])
     for v in values[1:]:

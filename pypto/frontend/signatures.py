@@ -16,7 +16,7 @@ from pypto.frontend.constants import Evaluator, describe
 from pypto.frontend.diagnostics import fail_at
 from pypto.frontend.reads import reads
 from pypto.frontend.source import Source, is_namespace
-from pypto.language.annotations import Annotation, Directed, Tensor, TensorView
+from pypto.language.annotations import Annotation, Directed, InOut, Out, Tensor, TensorView
 from pypto.language.symbols import DynVar
 from pypto.named import NamedTuple
 
@@ -65,9 +65,10 @@ def _parameter(source: Source, name: str, keyword_only: bool) -> Parameter:
         return make("tensor", *_tensor(source, name, form))
     if (isinstance(form, Annotation) and form.form == "tuple") or form is tuple:
         _refuse(source, name, "Parameter type cannot be a tuple", "pass the values as parameters of their own")
-    _refuse(
-        source, name, f"Unsupported type annotation: {_text(source, name)}", "write pl.Tensor, pl.Tensor[[...], dtype] or a dtype"
-    )
+    hint = "write pl.Tensor, pl.Tensor[[...], dtype] or a dtype"
+    if form in (Out, InOut):
+        hint = f"write pl.{form.__name__}[pl.Tensor], or pl.{form.__name__}[pl.Tensor[[...], dtype]]"
+    _refuse(source, name, f"Unsupported type annotation: {_text(source, name)}", hint)
 
 
 def _tensor(source: Source, name: str, form: Annotation) -> tuple[DataType | None, Any, TensorLayout]:
@@ -83,6 +84,8 @@ def _tensor(source: Source, name: str, form: Annotation) -> tuple[DataType | Non
             dims.append(d.name)
         elif type(d) is int and d >= 0:
             dims.append(d)
+        elif type(d) is int:
+            _refuse(source, name, f"an extent of a pl.Tensor must be positive, got {d}", "write 1 or more, or pl.dynamic('N')")
         elif isinstance(d, (int, float, str)) or d is None:
             what = f"Shape variable '{d}' must be int or pl.dynamic(), got {type(d).__name__}"
             _refuse(source, name, what, "write an integer, or N = pl.dynamic('N') outside the kernel and N here")

@@ -31,6 +31,7 @@ from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import ShapedType
 from pypto.ir.stmt import AssignStmt, BreakStmt, ContinueStmt, ReturnStmt
 from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType, VoidType
+from pypto.language.annotations import Directed
 from pypto.language.operations import Construct
 from pypto.language.symbols import DynVar
 
@@ -99,10 +100,19 @@ class Statements:
             UnsupportedFeatureError,
             "`return` is supported only as the last statement of the function",
             node,
-            "assign the result to a name in the branch and return that name at the end"
+            "move it out of the `with`, to the end of the function"
+            if last and self._ends_with(node)
+            else "assign the result to a name in the branch and return that name at the end"
             if last
             else "statements after it never run",
         )
+
+    def _ends_with(self, node: ast.Return) -> bool:
+        """Whether it ends the function but for the `with` statements around it."""
+        at: ast.stmt = self.frame.source.node
+        while isinstance(at, (ast.FunctionDef, ast.With)):
+            at = at.body[-1]
+        return at is node
 
     def statement(self, node: ast.stmt) -> None:
         method = getattr(self, "on_" + type(node).__name__, None)
@@ -110,7 +120,9 @@ class Statements:
             name = type(node).__name__
             hint = _INSTEAD.get(name, "a kernel has assignments, calls, `if`, `for`, `while`, `with` and a final `return`")
             if isinstance(node, ast.AugAssign):
-                hint = instead.aug_assignment(node)
+                name_of = node.target.id if isinstance(node.target, ast.Name) else ""
+                output = isinstance(self.frame.source.annotations.get(name_of), Directed)
+                hint = instead.aug_assignment(node, output)
             self.frame.fail(UnsupportedFeatureError, f"Unsupported statement type: {name}", node, hint)
         deep = None if self.frame.raw else too_deep(node)
         if deep is not None:

@@ -17,6 +17,7 @@ from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, const_index
 from pypto.ir.shaped import ShapedType, TensorType, TileType, as_dims, const_dim, const_dims
 from pypto.ir.types import ArrayType, ScalarType
+from pypto.language.annotations import Directed
 from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def _axes(x: Expressions, node: ast.Subscript, t: ShapedType) -> list[ast.expr]:
             hint = (
                 f"0-d arrays are passed as scalars: annotate the parameter, {name}: pl.{t.dtype.name}, and use {name} as a number"
             )
+            if isinstance(x.frame.source.annotations.get(name), Directed):
+                hint = f"pl.write({name}, [], value) writes the number of a 0-d output"
         x.fail(ParserTypeError, what, node, hint)
     for a in axes:
         if isinstance(a, ast.Constant) and a.value is Ellipsis:

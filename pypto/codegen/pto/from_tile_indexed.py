@@ -22,6 +22,11 @@ __all__ = ["TileText"]
 
 _PATTERNS = {1: "P0101", 2: "P1010", 3: "P0001", 4: "P0010", 5: "P0100", 6: "P1000", 7: "P1111"}
 _EXHAUSTED = "vector<4xi16>"
+_GATHER_ALL = (
+    "pl.gather(x, index=...), without dim, counts over all elements of x: in row i and column j that is i * x.shape[1] + index "
+    "for dim=1, and index * x.shape[1] + j for dim=0; make it outside of the kernel"
+)
+_SCATTER_ALL = "pl.tile.scatter(dst, src, indexes) counts over all elements of dst: row * dst.shape[1] + column"
 
 
 class TileText(TileOperations):
@@ -57,7 +62,7 @@ class TileText(TileOperations):
 
     def on_gather(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         if "dim" in c.kwargs:
-            raise NotSupportedError(f"{op.name} along an axis has no .pto instruction", span, "count over all elements")
+            raise NotSupportedError(f"{op.name} along an axis has no .pto instruction", span, _GATHER_ALL)
         self.write(op, c.args, var, c, span)
 
     def on_gather_mask(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
@@ -76,7 +81,7 @@ class TileText(TileOperations):
     def on_scatter(self, op: OpDef, var: Var | None, c: Call, span: Span) -> None:
         """All of the destination that is not hit is undefined: the instruction does not read it."""
         if "dim" in c.kwargs:
-            raise NotSupportedError(f"{op.name} along an axis has no .pto instruction", span, "count over all elements")
+            raise NotSupportedError(f"{op.name} along an axis has no .pto instruction", span, _SCATTER_ALL)
         assert var is not None
         out = self.begin_as(var, c.args[0], span)
         with self.guarded((c.args[1], c.args[2])):

@@ -106,7 +106,11 @@ def _mgather(ctx: DslContext, space: str, a: dict[str, Any]) -> Expr:
         _refuse("pl.mgather: the first operand must be a tensor, got a tile", "pl.tile.gather takes elements of a tile")
     if isinstance(a["idx"].type, TensorType):
         extents = shape_text(a["idx"].type.shape)
-        hint = f"load it: pl.mgather(mem, pl.load(idx, [{', '.join('0' for _ in a['idx'].type.shape)}], {extents}), ...)"
+        offsets = ", ".join("0" for _ in a["idx"].type.shape)
+        hint = (
+            f'load it, and store what is gathered: t = pl.mgather(mem, pl.load(idx, [{offsets}], {extents}), "row"), then '
+            "o = pl.store(t, [0, 0], o)"
+        )
         _refuse("pl.mgather: the index must be a tile, got a tensor", hint)
     kwargs: dict[str, Any] = {"coalesce": _word("coalesce", a["coalesce"], COALESCE)}
     mode = _word("gather_oob", a["gather_oob"], OOB)

@@ -54,6 +54,8 @@ FUNCTIONS = [
     ("o[:] = np.where(a > b, a, b)", "m = a > b, then m * a + (1 - m) * b", "np.where", "m = a > b\no[:] = m * a + (1 - m) * b"),
     (TILES + "x = np.where(t > u, t, u)", "write pl.sel(t > u, t, u, tmp)", "np.where", ""),
     ("o[:] = np.tanh(a)", "1.0 - 2.0 / (pl.exp(a * 2.0) + 1.0)", "np.tanh", "o[:] = 1.0 - 2.0 / (pl.exp(a * 2.0) + 1.0)"),
+    ("o[:] = np.tanh(a)", "results near 0 keep fewer digits", "np.tanh", ""),
+    ("o[:] = np.expm1(a)", "results near 0 keep fewer digits", "np.expm1", ""),
     ("o[:] = np.square(a + b)", "write (a + b) * (a + b)", "np.square", "o[:] = (a + b) * (a + b)"),
     (
         "o[:] = np.floor(a)",
@@ -66,8 +68,11 @@ FUNCTIONS = [
     ("print(f'{a}')", "pl.static_print(...), or remove it", "print(f", ""),
     ("x = np.sqrt(2.0)", OUTSIDE, "np.sqrt(2.0)", ""),
     ("o[:] = pl.mul(a, math.sqrt(2.0))", OUTSIDE, "math.sqrt", ""),
-    ("x = int(2.5)", OUTSIDE, "int(2.5)", ""),
-    ("x = float(3)", OUTSIDE, "float(3)", ""),
+    ("x = int(2.5)", "write 2", "int(2.5)", "x = 2\no[:] = a * x"),
+    ("o[:] = a * float(3)", "write 3.0", "float(3)", "o[:] = a * 3.0"),
+    ("o[:] = max(a, 0.0)", "write pl.maximum(a, 0.0)", "max(a", "o[:] = pl.maximum(a, 0.0)"),
+    ("o[:] = max(a, 0)", "pl.col_max(a); pl.maximum(a, 0) compares element by element", "max(a", "o[:] = pl.maximum(a, 0)"),
+    (TILES + "x = min(t, 1.0)", "write pl.minimum(t, 1.0)", "min(t", TILES + "x = pl.minimum(t, 1.0)\n" + STORED),
     ("x = range(3)", "write a loop, `for i in pl.range(n):`", "range(3)", ""),
     (
         NUMBER + "x = int(s)",
@@ -122,11 +127,39 @@ OPERATORS = [
     (TILES + "x = t ** u", "pl.exp(pl.log(t) * u)", "t ** u", TILES + "x = pl.exp(pl.log(t) * u)\n" + STORED),
     (NUMBER + "x = s ** 0.5", ON_A_TILE.replace("pl.exp(", "pl.sqrt("), "s ** 0.5", ""),
     (TILES + "t += u", "write `t = t + u`", "t += u", TILES + "t = t + u\npl.store(t, [0, 0], o)"),
+    ("o += a", "write `o[:] = o + a`", "o += a", "o[:] = o + a"),
+    ("o[:] = (a > b) & (a < 1.0)", "write (a > b) * (a < 1.0)", "(a > b) &", "o[:] = (a > b) * (a < 1.0)"),
+    ("o[:] = (a > b) | (a < 1.0)", "write pl.maximum(a > b, a < 1.0)", "(a > b) |", "o[:] = pl.maximum(a > b, a < 1.0)"),
+    ("o[:] = (a > b) ^ (a < 1.0)", "write (a > b) != (a < 1.0)", "(a > b) ^", "o[:] = (a > b) != (a < 1.0)"),
+    (TILES + "x = (t > u) & (t < 1.0)", "write pl.and_(t > u, t < 1.0)", "(t > u) &", TILES + "x = pl.and_(t > u, t < 1.0)"),
+    ("x = ~(a > b)", "compare with the opposite operator", "~(a", "o[:] = a <= b"),
     ("o[:] += a", "write `o[:] = o + a`", "o[:] += a", "o[:] = o + a"),
     ("o[0:8, :] -= a[0:8, :]", "`o[0:8, :] = o[0:8, :] - a[0:8, :]`", "o[0:8", "o[0:8, :] = o[0:8, :] - a[0:8, :]"),
     ("x = 1\nx *= 2 + x", "write `x = x * (2 + x)`", "x *= ", "x = 1\nx = x * (2 + x)\no[:] = a"),
 ]
 REFUSED = [(UnsupportedFeatureError, r) for r in (*FUNCTIONS, *METHODS, *OPERATORS)] + [
+    (ParserSyntaxError, ("x = a > b and a < 1.0", "write (a > b) * (a < 1.0)", "a > b and", "o[:] = (a > b) * (a < 1.0)")),
+    (ParserSyntaxError, ("x = a > b or a < b", "write pl.maximum(a > b, a < b)", "a > b or", "o[:] = pl.maximum(a > b, a < b)")),
+    (ParserSyntaxError, ("x = 0.0 < a < 1.0", "(a < x) * (x < b)", "0.0 < a <", "o[:] = (0.0 < a) * (a < 1.0)")),
+    (
+        InvalidOperationError,
+        (
+            "x = pl.row_mean(a)",
+            "write pl.row_sum(a) * (1.0 / a.shape[1])",
+            "pl.row_mean",
+            "o[:] = b - pl.row_sum(a) * (1.0 / a.shape[1])",
+        ),
+    ),
+    (InvalidOperationError, ("x = pl.mgather(a, c)", 'rows (coalesce="row") or elements ("elem")', "pl.mgather(", "")),
+    (
+        InvalidOperationError,
+        (
+            'x = pl.mgather(a, c, "row")',
+            't = pl.mgather(mem, pl.load(idx, [0], [8]), "row"), then o = pl.store(t, [0, 0], o)',
+            "pl.mgather(",
+            't = pl.mgather(a, pl.load(c, [0], [8]), "row")\no = pl.store(t, [0, 0], o)',
+        ),
+    ),
     (InvalidOperationError, ("x = pl.sum(a)", "pl.row_sum(a) for one value per row", "pl.sum", "")),
     (InvalidOperationError, ("x = pl.attention(a)", "examples/flash_attention.py", "pl.attention", "")),
     (InvalidOperationError, ("x = pl.topk(a, 4)", "examples/top_k.py", "pl.topk", "")),
@@ -351,6 +384,52 @@ def test_arrays_of_rank_0(tmp_path):
     o = out(16, 64)
     kernel(tmp_path, "pl.write(o, [0, 0], x)", "x: pl.FP32, o: pl.Out[pl.Tensor]")(np.array(2, np.float32), o)
     assert o[0, 0] == 2
+    number = np.zeros((), np.float32)
+    e = refused(
+        kernel(tmp_path, "o[:] = x", "x: pl.Tensor, o: pl.Out[pl.Tensor]"), (out(1), number), ParserTypeError, "0D", piece="o[:]"
+    )
+    assert "pl.write(o, [], value)" in e.hint
+    kernel(tmp_path, "pl.write(o, [], pl.read(x, [0]))", "x: pl.Tensor, o: pl.Out[pl.Tensor]")(np.full(1, 3, np.float32), number)
+    assert number == 3
+
+
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [
+        ("a: pl.Tensor, o: pl.Out", "write pl.Out[pl.Tensor], or pl.Out[pl.Tensor[[...], dtype]]"),
+        ("a: pl.Tensor, o: pl.InOut", "write pl.InOut[pl.Tensor], or"),
+        ("a: pl.Tensor[[-1, 64], pl.FP32], o: pl.Out[pl.Tensor]", "must be positive, got -1"),
+    ],
+)
+def test_parameters(tmp_path, signature, words):
+    k = kernel(tmp_path, "o[:] = a", signature)
+    assert words in str(refused(k, (out(16, 64), out(16, 64)), ParserTypeError, piece=""))
+
+
+def test_text_of_a_gather_along_an_axis(tmp_path):
+    signature = "x: pl.Tensor, index: pl.Tensor, o: pl.Out[pl.Tensor]"
+    x = np.arange(8 * 16, dtype=np.float32).reshape(8, 16)
+    n = np.random.default_rng(1).integers(0, 8, (8, 16)).astype(np.int32)
+    rows, columns = np.mgrid[0:8, 0:16].astype(np.int32)
+    for dim, over_all in ((1, rows * x.shape[1] + n), (0, n * x.shape[1] + columns)):
+        along, o = kernel(tmp_path, f"o[:] = pl.gather(x, {dim}, index)", signature), out(8, 16)
+        with pytest.raises(NotSupportedError, match="along an axis") as caught:
+            along.inspect("pto", x, n, o)
+        assert "index * x.shape[1] + j for dim=0" in caught.value.hint
+        assert "i * x.shape[1] + index for dim=1" in caught.value.hint
+        whole = kernel(tmp_path, "o[:] = pl.gather(x, index=index)", signature)
+        np.testing.assert_array_equal(whole(x, over_all, out(8, 16)), along(x, n, o))
+        assert whole.inspect("pto", x, over_all, o)
+
+
+def test_a_return_inside_of_with(tmp_path):
+    text = "@pl.jit\ndef k(a: pl.Tensor, o: pl.Out[pl.Tensor]):\n    {}\n        o[:] = a\n        return o\n"
+    for head, words in (
+        ("with pl.at(level=pl.Level.CORE_GROUP):", "move it out of the `with`"),
+        ("for i in pl.range(2):", "assign the result to a name in the branch"),
+    ):
+        k = module(tmp_path, text.format(head)).k
+        assert words in refused(k, (out(16, 64), out(16, 64)), UnsupportedFeatureError, "last statement", piece="return o").hint
 
 
 def test_generated_code_as_the_help_says():
