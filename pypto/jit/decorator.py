@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn, overload
@@ -12,16 +13,14 @@ from pypto.jit.binding import option_hint
 from pypto.jit.function import JITFunction
 from pypto.jit.helper import JITHelper
 
-# What every call needs that finds its kernel in the cache, loaded here: the first call then waits for the kernel alone.
-for _name in (
-    "pypto.jit.compiled",
-    "pypto.jit.dispatch",
-    "pypto.jit.stages",
-    "pypto.runtime.load",
-    "pypto.runtime.validate",
-    "msgpack",
-):
-    import_module(_name)
+# Where arrays are in use already, calls will follow: what each needs that finds its kernel in the cache is loaded here, so
+# that the first one waits for the kernel alone.
+if "numpy" in sys.modules:
+    for _name in ("compiled", "dispatch", "stages"):
+        import_module(f"pypto.jit.{_name}")
+    for _name in ("load", "validate"):
+        import_module(f"pypto.runtime.{_name}")
+    import_module("msgpack")
 
 __all__ = ["jit"]
 
