@@ -7,6 +7,9 @@ call's allocator, given back after each trip of a loop that does not carry them.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
+from pypto.codegen.native import windows
 from pypto.codegen.native.access import ArrayOp
 from pypto.codegen.native.device import DeviceCode, symbols_of
 from pypto.codegen.native.emit import STEP, Sites
@@ -84,6 +87,7 @@ class EntryWriter(Launches):
         self.function, self.roots = function, roots
         self.arrays = ArrayUses(function)
         self.loops: list[EntryLoop] = []
+        self.copied: dict[Var, Var] = {}  # returned values that are no outputs, and the outputs that they are copied into
 
     # -- the function --
 
@@ -95,6 +99,7 @@ class EntryWriter(Launches):
             w.line("(void)mem;")
             self.parameters()
             self.body(f.body)
+            self.copy_results()
             w.line("return 0;")
         text = "\n".join([*self.shared.texts.values(), w.text()])
         return Entry(
@@ -122,13 +127,40 @@ class EntryWriter(Launches):
             data += 1
 
     def hidden_outputs(self) -> dict[Var, None]:
-        """Temporaries that the function returns: the caller provides them."""
+        """What the caller provides: temporaries that the function returns, and places for copies of others."""
         top = flatten_to_stmts(self.function.body)
         created = {
             s.var for s in top if isinstance(s, AssignStmt) and isinstance(s.value, Call) and s.value.op.name == "tensor.create"
         }
-        sources = (self.roots.only(v) for s in top if isinstance(s, ReturnStmt) for v in s.value)
-        return dict.fromkeys(v for v in sources if v in created)
+        found: dict[Var, None] = {}
+        for v in (v for s in top if isinstance(s, ReturnStmt) for v in s.value):
+            roots = self.roots.of(v)
+            if not isinstance(v, Var) or not isinstance(v.type, TensorType) or not roots or roots & {*self.function.params}:
+                continue  # what may be a parameter is handed back as that, or not at all
+            root = self.roots.only(v)
+            whole = root is not None and isinstance(root.type, TensorType) and same_dims(v.type.shape, root.type.shape)
+            if root is not None and root in created and whole and is_packed(v.type):
+                found[root] = None
+            else:
+                copy = self.copied.setdefault(v, Var(v.name_hint, TensorType(v.type.shape, v.type.dtype), v.span))
+                found[copy] = None
+        return found
+
+    def copy_results(self) -> None:
+        """Results that control flow chooses, or that lie in a larger temporary: their elements, one by one."""
+        for v, copy in self.copied.items():
+            source, target = self.tensor(v), self.tensors[copy]
+            extents = target.type.shape
+            at = [self.names.fresh("at_") for _ in extents]
+            places = []
+            for t in (target, source):
+                strides = windows.tensor_strides(t.type)
+                offset = " + ".join(f"{i} * ({self.expr(n)})" for i, n in zip(at, strides, strict=True))
+                places.append(f"{t.pointer}[{offset}]")
+            with ExitStack() as loops:
+                for i, n in zip(at, extents, strict=True):
+                    loops.enter_context(self.w.block(f"for (int64_t {i} = 0; {i} < {self.expr(n)}; ++{i})"))
+                self.w.line(f"{places[0]} = {places[1]};")
 
     def type_of(self, param: int) -> TensorType:
         t = (*self.function.params, *self.hidden)[param].type
@@ -143,7 +175,7 @@ class EntryWriter(Launches):
     def results(self) -> tuple[int, ...] | None:
         out = []
         for v in self.returned:
-            t = self.tensors.get(v) if isinstance(v, Var) else None
+            t = self.tensors.get(self.copied.get(v, v)) if isinstance(v, Var) else None
             if t is None or t.param is None:
                 raise NotSupportedError(
                     f"{self.function.name}: a returned value is neither a parameter nor a temporary of the entry",
@@ -151,9 +183,8 @@ class EntryWriter(Launches):
                     "write it into a pl.Out parameter and return that",
                 )
             if not self.is_whole(t) or not same_dims(t.type.shape, self.type_of(t.param).shape):
-                whole = "parameter" if t.param < len(self.function.params) else "temporary"
                 raise NotSupportedError(
-                    f"{self.function.name}: a returned value is a window or a view of a {whole}",
+                    f"{self.function.name}: a returned value is a window or a view of a parameter",
                     v.span,
                     "write it into a pl.Out parameter and return that, or take the window of what the kernel returns",
                 )

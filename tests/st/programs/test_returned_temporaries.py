@@ -69,6 +69,45 @@ def beside_a_parameter(a: pl.Tensor, out: pl.Out[pl.Tensor]):
     return t, out
 
 
+@pl.jit
+def carried_by_a_loop(a: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b = a * 1.0
+    for _ in pl.range(3):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            b = b + a
+    return b
+
+
+@pl.jit
+def carried_by_no_trip(a: pl.Tensor, n: pl.INDEX):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b = a * 1.0
+    for _ in pl.range(n):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            b = b + a
+    return b
+
+
+@pl.jit
+def of_a_branch(a: pl.Tensor, n: pl.INDEX):
+    if n > 0:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            b = a * 2.0
+    else:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            b = a + 1.0
+    return b
+
+
+@pl.jit
+def a_window(a: pl.Tensor):
+    t = pl.create_tensor([16, 64], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.assemble(t, a * 2.0, [0, 0])
+    return t[4:8, 16:48], t
+
+
 @pytest.fixture
 def a() -> Any:
     return np.arange(1024, dtype=np.float32).reshape(16, 64)
@@ -101,3 +140,18 @@ def test_a_temporary_beside_a_parameter(a: Any) -> None:
     assert np.array_equal(t, a * 2)
     assert np.array_equal(out, a + 1)
     assert np.shares_memory(same, out)
+
+
+def test_what_control_flow_chooses(a: Any) -> None:
+    assert np.array_equal(carried_by_a_loop(a), a * 4)
+    for n in range(3):
+        assert np.array_equal(carried_by_no_trip(a, n), a * (n + 1))
+    assert np.array_equal(of_a_branch(a, 1), a * 2)
+    assert np.array_equal(of_a_branch(a, 0), a + 1)
+
+
+def test_a_window_of_a_temporary_is_an_array_of_its_own(a: Any) -> None:
+    window, whole = a_window(a)
+    assert np.array_equal(window, a[4:8, 16:48] * 2)
+    assert np.array_equal(whole, a * 2)
+    assert not np.shares_memory(window, whole)
