@@ -12,6 +12,7 @@ from pypto.ir.expr import Var
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TensorType
 from pypto.ir.verify.properties import IRProperty
+from pypto.passes.check_created import refuse_unwritten
 from pypto.passes.context import PassOptions
 from pypto.passes.convert_tensor_to_tile_ops.body import BodyConverter
 from pypto.passes.convert_tensor_to_tile_ops.callers import update_callers
@@ -41,6 +42,7 @@ __all__ = ["convert_tensor_to_tile_ops"]
     invalidates=(IRProperty.AivSplitValid,),
 )
 def convert_tensor_to_tile_ops(program: Program, options: PassOptions) -> Program:
+    refuse_unwritten(program)
     chip = chip_of(options.platform)
 
     def directions(name: str) -> tuple[ParamDirection, ...] | None:
