@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pypto.errors import NotSupportedError
+from pypto.errors import NotSupportedError, unknown_name
 
 __all__ = ["Facade"]
 
@@ -68,7 +68,7 @@ class Facade:
             return self._load_optional(name)
         if name in self._unsupported:
             raise NotSupportedError(f"{self.package}.{name} is not supported", hint=self._unsupported[name])
-        raise AttributeError(f"module {self.package!r} has no attribute {name!r}")
+        raise unknown_name(f"module {self.package!r}", name, self.names())
 
     def _load_optional(self, name: str) -> Any:
         home, attribute, instead = self._optional[name]

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from pypto.errors import ConfigError
 
-__all__ = ["ALL", "Option", "check", "environment", "settings", "size_in_bytes", "under"]
+__all__ = ["ALL", "Option", "check", "environment", "settings", "size_in_bytes", "under", "unknown"]
 
 T = TypeVar("T")
 # The options that another process sent along with its work; None: those of this process.
@@ -77,14 +77,20 @@ def _directory(text: str) -> str:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
     if not value > 0:
         raise ValueError("expected a positive number")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
         raise ValueError("expected a positive number")
     return value
@@ -93,9 +99,12 @@ def _count(text: str) -> int:
 def size_in_bytes(text: str) -> int:
     """Bytes, with an optional K, M or G (powers of 1024)."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
-    value = int(text[:-1] if scale > 1 else text) * scale
+    try:
+        value = int(text[:-1] if scale > 1 else text) * scale
+    except ValueError:
+        value = -1
     if value < 0:
-        raise ValueError("expected a size in bytes, optionally with K, M or G")
+        raise ValueError("expected a size in bytes, optionally with K, M or G, such as 500M")
     return value
 
 
@@ -153,6 +162,11 @@ WARNING_LEVEL = Option(
 )
 
 ALL: tuple[Option[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Option))
+
+
+def unknown() -> list[str]:
+    """Variables of the environment that are named as options of pypto are, and are none."""
+    return sorted(name for name in os.environ if name.startswith("PYPTO_") and all(o.name != name for o in ALL))
 
 
 def check() -> None:

@@ -8,6 +8,7 @@ line, a caret, the help.  Every class pickles to an equal object, so that an err
     +- CompileError (ValueError) a kernel that parses but cannot be compiled
     +- ArgumentTypeError (TypeError), ArgumentValueError (ValueError)    a call that does not fit its kernel
     +- KernelError (RuntimeError), KernelBoundsError (IndexError)        found while a kernel ran
+    +- UnknownNameError (AttributeError), MissingPackageError (ImportError), ClosedError (RuntimeError)
     +- ToolchainError (RuntimeError)                                     compiler missing, failing, timing out
     +- SerializationError (ValueError), ConfigError (ValueError), NotSupportedError (NotImplementedError)
     InternalError (RuntimeError) a defect of pypto itself; deliberately not an Error
@@ -16,10 +17,11 @@ line, a caret, the help.  Every class pickles to an equal object, so that an err
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from pypto.named import NamedTuple
 from pypto.span import Span
@@ -27,6 +29,7 @@ from pypto.span import Span
 __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
+    "ClosedError",
     "CompileError",
     "ConfigError",
     "Error",
@@ -34,6 +37,7 @@ __all__ = [
     "InvalidOperationError",
     "KernelBoundsError",
     "KernelError",
+    "MissingPackageError",
     "NotSupportedError",
     "ParserError",
     "ParserSyntaxError",
@@ -44,9 +48,14 @@ __all__ = [
     "SerializationError",
     "ToolchainError",
     "UndefinedVariableError",
+    "UnknownNameError",
     "UnsupportedFeatureError",
     "VerificationError",
 ]
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Error(Exception):
@@ -207,6 +216,24 @@ class ArgumentValueError(Error, ValueError):
     code = "A200"
 
 
+class UnknownNameError(Error, AttributeError):
+    """A name that a module of pypto does not have."""
+
+    code = "A300"
+
+
+class ClosedError(Error, RuntimeError):
+    """Work for a pool that takes none any more."""
+
+    code = "A400"
+
+
+class MissingPackageError(Error, ImportError):
+    """What needs a package that is not installed."""
+
+    code = "A500"
+
+
 class KernelError(Error, RuntimeError):
     """A condition that only the running kernel could see; outputs may be partly written."""
 
@@ -241,6 +268,48 @@ class NotSupportedError(Error, NotImplementedError):
     """A public name of the language that this implementation does not execute, with what to use instead."""
 
     code = "N000"
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name that `name` is in other letters, or looks like."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    alike = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
+    return f"did you mean '{alike[0]}'?" if alike else None
+
+
+def unknown_name(owner: str, name: str, known: Iterable[str], hint: str | None = None) -> AttributeError:
+    """The error of a `__getattr__`.  What Python itself looks for is plainly not there."""
+    what = f"{owner} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(what)
+    return UnknownNameError(what, hint=hint or meant(name, (n for n in known if not n.startswith("_"))))
+
+
+def well_called(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A public function whose calls that do not fit its signature are ArgumentTypeErrors."""
+
+    @wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as e:
+            if e.__traceback__ is None or e.__traceback__.tb_next is not None:
+                raise  # from the inside
+            raise _misfit(function, e, kwargs) from None
+
+    return called
+
+
+def _misfit(function: Callable[..., Any], error: TypeError, given: Mapping[str, object]) -> ArgumentTypeError:
+    from inspect import signature
+
+    parameters = [p for p in signature(function).parameters.values() if p.name != "self"]
+    names = [p.name for p in parameters]
+    near = next((hint for k in given if k not in names and (hint := meant(k, names))), None)
+    written = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters if p.default is p.empty)
+    return ArgumentTypeError(str(error), hint=near or f"its arguments: {written or ', '.join(names)}")
 
 
 class InternalError(RuntimeError):

@@ -69,7 +69,7 @@ def _store() -> Store:
 
 
 def _show(a: argparse.Namespace, facts: dict[str, Any], lines: Iterable[str]) -> None:
-    print(json.dumps(facts, indent=1) if a.json else "\n".join(lines))
+    print(json.dumps(facts, indent=1) if a.json else "\n".join(lines), file=a.out)
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------

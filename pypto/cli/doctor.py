@@ -7,6 +7,7 @@ cannot be compiled or run.  Invariant: a check that fails is a finding; nothing 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import platform
@@ -58,7 +59,7 @@ def _doctor(a: argparse.Namespace) -> int:
     found = examine()
     well = all(f.state != ERROR for f in found)
     if a.json:
-        print(json.dumps({"ok": well, "checks": [f._asdict() for f in found]}, indent=1))
+        print(json.dumps({"ok": well, "checks": [f._asdict() for f in found]}, indent=1), file=a.out)
     else:
         width = shutil.get_terminal_size((100, 24)).columns
         print("\n".join(line for f in found for line in _shown(f, width)))
@@ -172,6 +173,11 @@ def _options() -> Finding:
             problems.append(e.message)
             remedies.append(e.hint or "")
     state = ERROR if problems else OK
+    for name in config.unknown():
+        state = state if problems else WARNING
+        near = difflib.get_close_matches(name, [o.name for o in config.ALL], n=1, cutoff=0.8)
+        problems.append(f"{name} is no option of this version: it changes nothing")
+        remedies.append(f"did you mean {near[0]}?" if near else f"unset {name}")
     return Finding("options", state, summary, {"set": given}, "\n".join(problems), "\n".join(remedies))
 
 
@@ -283,7 +289,19 @@ def _launcher() -> Finding:
         return Finding("launcher", OK, "the C launcher is there", {"native": True})
     why = "\n".join(str(w.message) for w in said)
     remedy = "install Python's headers (Debian, Ubuntu: `apt install python3-dev`), if they are what is missing"
+    if not _compiles():
+        why, remedy = "it is compiled when it is first needed, and the compiler does not work", "mend the compiler"
     return Finding("launcher", WARNING, "kernels are called by ctypes, which takes longer", {"native": False}, why, remedy)
+
+
+def _compiles() -> bool:
+    from pypto.runtime.store import Store
+    from pypto.runtime.toolchain import find_compiler
+
+    try:
+        return bool(find_compiler(Store()).command)
+    except Error:
+        return False
 
 
 def _ptoas() -> Finding:

@@ -99,7 +99,7 @@ def _show_map(m: MemoryMap, a: argparse.Namespace) -> None:
     if a.html is not None:
         _write(a.html, m.html())
     if a.json:
-        print(json.dumps(m.as_dict(), indent=1))
+        print(json.dumps(m.as_dict(), indent=1), file=a.out)
     elif a.html is not None:
         print(a.html)
     else:
@@ -119,7 +119,8 @@ def _write(path: Path, text: str) -> None:
 
 def _show(a: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
     if a.json:
-        print(json.dumps({"file": os.path.abspath(a.target.rpartition(":")[0] or a.target), **facts, "text": text}, indent=1))
+        file = os.path.abspath(a.target.rpartition(":")[0] or a.target)
+        print(json.dumps({"file": file, **facts, "text": text}, indent=1), file=a.out)
     else:
         print(text, end="" if text.endswith("\n") else "\n")
 

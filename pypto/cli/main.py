@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import TextIO
 
 from pypto.cli.arguments import Usage
@@ -36,12 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_precompile(commands)
     add_doctor(commands)
     given = parser.parse_args(argv)
+    given.out = sys.stdout
     code = _DONE
     try:
-        with warnings.catch_warnings():
+        # One JSON object is all there is on stdout, whatever the kernel's file prints while it is read.
+        with warnings.catch_warnings(), redirect_stdout(sys.stderr if given.json else given.out):
             warnings.showwarning = _warn
             code = given.run(given) or _DONE
-            sys.stdout.flush()
+            given.out.flush()
     except Usage as e:
         print(f"pypto: {e}", file=sys.stderr)
         return _USAGE

@@ -46,7 +46,7 @@ def _precompile(a: argparse.Namespace) -> int:
         done = precompile(requests, workers=a.workers, progress=True, return_exceptions=True)
     lost = [d for d in done if isinstance(d, BaseException) or not d.stored]
     if a.json:
-        print(json.dumps(_facts([r.name for r in requests], done), indent=1))
+        print(json.dumps(_facts([r.name for r in requests], done), indent=1), file=a.out)
     else:
         for d in done:
             if isinstance(d, BaseException):

@@ -23,6 +23,7 @@ from pypto.ir.expr import Expr, MakeTuple, TupleGetItemExpr, Var
 from pypto.ir.expr import MemRef as IrMemRef
 from pypto.ir.shaped import ShapedType, TensorType, const_dim
 from pypto.ir.types import ArrayType, TupleType, Type
+from pypto.language._spelling import near as near_name
 from pypto.language.annotations import MemRef
 from pypto.language.annotations import const as language_const
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
@@ -99,6 +100,8 @@ class Expressions(Evaluator):
             if called and self.calling is not None:
                 near = closest(node.attr, [n for n in names if callable(getattr(base, n))], likeness=0.75)
                 hint = self._instead(node.attr, self.calling, default=near or known_names(names))
+            else:
+                hint = near_name(node.attr, names) or hint
             kind = InvalidOperationError if called else ParserTypeError
             self.fail(kind, f"Unknown operation '{text}'" if called else f"Unknown name '{text}'", node, hint)
         super().no_attribute(base, node)

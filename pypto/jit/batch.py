@@ -51,6 +51,11 @@ class PrecompileRequest(NamedTuple):
         return self.kernel.name if isinstance(self.kernel, Program) else self.kernel.__name__
 
 
+def is_entry(value: object) -> bool:
+    """Whether it is one entry of a list by itself; a tuple of a kernel and samples is another."""
+    return isinstance(value, (JITFunction, PrecompileRequest, Program))
+
+
 def as_request(kernel: object, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> PrecompileRequest:
     """The request that an entry of a list is: a request, a kernel, a program, or a tuple of a kernel and samples."""
     if isinstance(kernel, tuple) and not isinstance(kernel, PrecompileRequest) and kernel and not args and not kwargs:

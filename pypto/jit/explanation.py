@@ -184,7 +184,14 @@ def _values(record: Record) -> dict[str, Any]:
     values, helpers = record.parts["values"], record.parts["helpers"]
     assert isinstance(values, tuple)
     assert isinstance(helpers, tuple)
-    return {name if at == 0 else f"{name} of {function_name(helpers[at - 1][1])}": value for at, name, value in values}
+    shown = ((at, _stands_for(name), value) for at, name, value in values)
+    return {name if at == 0 else f"{name} of {function_name(helpers[at - 1][1])}": value for at, name, value in shown}
+
+
+def _stands_for(name: str) -> str:
+    """What a signature says of a parameter is taken down under its name with the sign behind it."""
+    what = {":": "the annotation of ", "=": "the default of "}.get(name[-1:], "")
+    return what + name.rstrip(":=")
 
 
 def _parameters(part: Any) -> dict[str, Any]:
@@ -197,7 +204,7 @@ def _named(part: str, old: dict[str, Any], new: dict[str, Any], common: bool) ->
     for name in names:
         a, b = ({"": side[name]} if name in side else {} for side in (old, new))
         for d in diff(Record(a), Record(b)):
-            yield f"{part}: {name.rstrip(':=')}: {_shown(old, name, d.old)} -> {_shown(new, name, d.new)}"
+            yield f"{part}: {name}: {_shown(old, name, d.old)} -> {_shown(new, name, d.new)}"
 
 
 def _shown(side: dict[str, Any], name: str, text: str) -> str:

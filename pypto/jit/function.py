@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pypto.errors import ArgumentTypeError, Error, ParserSyntaxError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, Error, ParserSyntaxError, well_called
 from pypto.frontend.depth import REMEDY
 from pypto.frontend.signatures import Parameter
 from pypto.frontend.source import Source
@@ -217,6 +217,7 @@ class JITFunction:
         return generate(self._request(self._arguments(args, kwargs), config))
 
     @_shortly
+    @well_called
     def inspect(self, stage: str, *args: Any, config: Any = None, **kwargs: Any) -> str:
         """A stage as text ("c", "tile_ir", "buffer_ir", "pto", "ptoas", "report"), for these arguments or what was compiled last.
 
@@ -235,7 +236,8 @@ class JITFunction:
         if args or kwargs:
             return self.compile(*args, config=config, **kwargs).inspect(stage)
         if self._last is None:
-            raise ValueError(f"'{self.__name__}' has not been compiled: call it first, or pass sample arguments to inspect()")
+            what = f"'{self.__name__}' has not been compiled"
+            raise ArgumentValueError(what, hint="call it first, or pass sample arguments to inspect()")
         return self._last.inspect(stage)
 
     @_shortly

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal
 
-from pypto.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, ClosedError, ToolchainError
 from pypto.jit.batch import as_request, work_of
 from pypto.jit.work import Precompiled, Reply, Work, carried_out, done_elsewhere, received
 from pypto.jit.worker import NoRoom, WorkerProcess
@@ -76,12 +76,12 @@ class PrecompilePool:
     def submit(self, kernel: Any, *args: Any, **kwargs: Any) -> Future[Precompiled]:
         """Compile a kernel for arguments, descriptions of them, or what its annotations say; or a request, or a program.
 
-        Everything that goes wrong with the kernel is an error of the future.  RuntimeError if the pool is closed.
+        Everything that goes wrong with the kernel is an error of the future.  ClosedError, a RuntimeError, if the pool is closed.
         """
         if os.getpid() != self._owner:
-            raise RuntimeError("this PrecompilePool belongs to the process that made it: make another one after a fork")
+            raise ClosedError("this PrecompilePool belongs to the process that made it", hint="make another one after a fork")
         if self._closed:
-            raise RuntimeError("this PrecompilePool is closed")
+            raise ClosedError("this PrecompilePool is closed", hint="submit inside of its `with` block, or make another pool")
         future: Future[Precompiled] = Future()
         with held():
             try:
@@ -115,7 +115,7 @@ class PrecompilePool:
         """Leave it to a slot; False if there is none and none can be made, as where the system has no room for threads."""
         with self._change:
             if self._closed:
-                raise RuntimeError("this PrecompilePool is closed")
+                raise ClosedError("this PrecompilePool is closed", hint="submit inside of its `with` block, or make another pool")
             if self._idle <= len(self._jobs) and len(self._slots) < self.workers:
                 slot = _Slot(self)
                 try:

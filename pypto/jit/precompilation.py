@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Protocol, TextIO
 
-from pypto.errors import Error
-from pypto.jit.batch import PrecompileRequest, as_request
+from pypto.errors import ArgumentTypeError, Error, well_called
+from pypto.jit.batch import PrecompileRequest, as_request, is_entry
 from pypto.jit.pool import Kind, PrecompilePool
 from pypto.jit.work import Precompiled
 from pypto.runtime.interrupts import held
@@ -26,6 +26,7 @@ __all__ = ["precompile"]
 Result = Precompiled | BaseException
 
 
+@well_called
 def precompile(
     kernels: Iterable[Any],
     *,
@@ -42,6 +43,7 @@ def precompile(
     installed, a line for each kernel elsewhere.  All of them are compiled before the first error is raised, with a note that
     names the other kernels that failed; with `return_exceptions` errors stand among the results.
     """
+    _check_list(kernels)
     requests = [_request(k) for k in kernels]
     names = [r.name if isinstance(r, PrecompileRequest) else "?" for r in requests]
     stream = None if progress is False else sys.stderr if progress is True else progress
@@ -76,6 +78,15 @@ def precompile(
     if not return_exceptions:
         _raise_first(names, results)
     return results
+
+
+def _check_list(kernels: Any) -> None:
+    """ArgumentTypeError for one entry of a list in place of the list."""
+    one = isinstance(kernels, tuple) and kernels and is_entry(kernels[0])
+    samples = one and not all(is_entry(k) or isinstance(k, tuple) for k in kernels)
+    if samples or is_entry(kernels) or not isinstance(kernels, Iterable):
+        hint = "put brackets around it: precompile([kernel]), precompile([(kernel, sample, ...)])"
+        raise ArgumentTypeError("precompile takes a list of kernels", hint=hint)
 
 
 def _request(kernel: Any) -> PrecompileRequest | Exception:

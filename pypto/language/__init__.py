@@ -27,9 +27,11 @@ from pypto.enums import (
     TensorLayout,
     TileLayout,
 )
+from pypto.errors import unknown_name as _unknown_name
 from pypto.language._lazy import LAZY as _LAZY
 from pypto.language._lazy import load as _load
 from pypto.language._names import NAMES as _NAMES
+from pypto.language._spelling import near as _near
 from pypto.language.annotations import (
     RUNTIME,
     Array,
@@ -146,7 +148,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'pypto.language' has no attribute {name!r}")
+        hint = _near(name, (n for n in __dir__() if n[0] != "_")) or "docs/language.md and docs/operators.md list the names"
+        raise _unknown_name("module 'pypto.language'", name, (), hint)
     found = globals()[name] = _load(name)
     return found
 

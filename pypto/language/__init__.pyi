@@ -252,7 +252,7 @@ def maximum(lhs: Any, rhs: Any) -> Any:
 def maximums(x: Any, scalar: Any) -> Any:
     """the larger element; NaN if either is NaN"""
 def mgather(mem: Any, idx: Any, coalesce: Any, *, gather_oob: Any = ..., target_memory: Any = ..., scratch: Any = ..., valid_shape: Sequence[Any] | Any = ...) -> Any:
-    """rows (coalesce="row") or elements ("elem") of a tensor by index"""
+    """rows (coalesce="row") or elements ("elem") of a tensor by a tile of indices"""
 def minimum(lhs: Any, rhs: Any) -> Any:
     """the smaller element; NaN if either is NaN"""
 def minimums(x: Any, scalar: Any) -> Any:
@@ -954,7 +954,7 @@ class _tile:
         """the larger element; NaN if either is NaN"""
     @staticmethod
     def mgather(mem: Any, idx: Any, coalesce: Any, *, gather_oob: Any = ..., target_memory: Any = ..., scratch: Any = ..., valid_shape: Sequence[Any] | Any = ...) -> Any:
-        """rows (coalesce="row") or elements ("elem") of a tensor by index"""
+        """rows (coalesce="row") or elements ("elem") of a tensor by a tile of indices"""
     @staticmethod
     def minimum(lhs: Any, rhs: Any) -> Any:
         """the smaller element; NaN if either is NaN"""

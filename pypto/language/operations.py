@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from pypto.errors import InvalidOperationError, NotSupportedError
+from pypto.errors import InvalidOperationError, NotSupportedError, unknown_name
 from pypto.language._lazy import operator
 
 __all__ = ["CONTROL", "Construct", "Namespace", "Operation", "Unsupported"]
@@ -146,8 +146,11 @@ class Namespace:
         self.__dict__.update(members)
         self.__name__ = name
 
+    def __getattr__(self, name: str) -> Any:
+        raise unknown_name(repr(self), name, vars(self))
+
     def __repr__(self) -> str:
-        return f"<namespace pl.{self.__name__}>"
+        return f"<namespace pl.{vars(self).get('__name__')}>"
 
 
 CONTROL = (

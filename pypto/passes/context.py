@@ -14,7 +14,7 @@ from typing import Any
 
 from pypto.config import VERIFY_LEVEL
 from pypto.enums import MemoryPlanner, RuntimeKind
-from pypto.errors import ArgumentTypeError, ConfigError
+from pypto.errors import ArgumentTypeError, ConfigError, well_called
 from pypto.named import NamedTuple
 from pypto.target.chip import PLATFORMS
 
@@ -42,6 +42,7 @@ class PassContext:
     compilations diagnostic requests, which neither read nor fill the artifact cache.
     """
 
+    @well_called
     def __init__(
         self,
         instruments: Iterable[Any] = (),

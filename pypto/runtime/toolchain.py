@@ -282,7 +282,7 @@ def _ask(command: Sequence[str], directory: str) -> None:
             code, output = 127, f"{command[0]}: {e.strerror or e}"
         if code != 0:
             shown = " ".join([*command, *arguments])
-            reason = "took too long" if code is None else output.strip()[:500] or f"status {code}"
+            reason = "took too long" if code is None else "\n  ".join([f"status {code}", *_first_lines(output)])
             problem = f"the C compiler does not work\n  command: {shown}\n  {reason}"
             raise ToolchainError(problem, hint=_HOW_TO_GET_ONE, code="T103")
         return output
@@ -300,6 +300,12 @@ def _ask(command: Sequence[str], directory: str) -> None:
     fields = (family, content.hexdigest(), "\n".join(compile_flags), "\n".join(link_flags), "\n".join(command[1:]), version)
     with open(os.path.join(directory, _ANSWER), "wb") as answer:
         answer.write("\0".join(field.replace("\0", "") for field in fields).encode())
+
+
+def _first_lines(output: str) -> list[str]:
+    """What a program that fails has to say stands first; what follows may be a licence, or all that it takes."""
+    lines = [line[:200] for line in output.splitlines() if line.strip()]
+    return [*lines[:3], "..."] if len(lines) > 4 else lines
 
 
 def _family(macros: str, said: str, program: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner, ParamDirection
-from pypto.errors import ArgumentTypeError, ArgumentValueError
+from pypto.errors import ArgumentTypeError, ArgumentValueError, MissingPackageError
 from pypto.ir.program import Program
 from pypto.jit import JITFunction
 from pypto.passes.context import PassContext
@@ -125,8 +125,12 @@ def cases(*entries: Any) -> Any:
 
     Entries are cases, or `pytest.param(case, marks=...)`.  ValueError for none, or for two of one name.
     """
-    from pypto.testing.plugin import parametrized
-
+    try:
+        from pypto.testing.parameters import parametrized
+    except ModuleNotFoundError as e:
+        if e.name != "pytest":
+            raise
+        raise MissingPackageError("st.cases makes tests of pytest, which is not installed", hint="pip install pytest") from None
     return parametrized(entries)
 
 

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pypto.enums import MemoryPlanner
-from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.named import NamedTuple
 from pypto.target import PLATFORMS, runs_here
 from pypto.testing.cases import Case
 from pypto.testing.legacy import PTOTestCase, from_legacy
+from pypto.testing.parameters import CASE
 from pypto.testing.running import CaseRun, RunResult
 from pypto.testing.session import Session, SessionOptions
 
-__all__ = ["parametrized"]
+__all__: list[str] = []
 
 _SESSION = pytest.StashKey[Session]()
-_CASE, _PLATFORM = "_st_case", "_st_platform"
+_PLATFORM = "_st_platform"
 _PLANNERS = {"default": None, "pypto": MemoryPlanner.PYPTO, "dsa-rp": MemoryPlanner.DSA_RP, "ptoas": MemoryPlanner.PTOAS}
 _LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
 
@@ -139,24 +139,6 @@ def _set_log_level(name: str) -> None:
 # -- collection --------------------------------------------------------------------------------------------------------
 
 
-def parametrized(entries: Sequence[Any]) -> Any:
-    """The decorator behind `st.cases`; see there."""
-    if not entries:
-        raise ArgumentValueError("st.cases() has no cases", hint="pass st.case(...), one or more")
-    params = []
-    for entry in entries:
-        marks, values = getattr(entry, "marks", ()), getattr(entry, "values", (entry,))
-        if len(values) != 1 or not isinstance(values[0], Case):
-            what = f"st.cases takes cases, got {type(entry).__name__}"
-            raise ArgumentTypeError(what, hint="st.case(...), or pytest.param(st.case(...), marks=...)")
-        params.append(pytest.param(values[0], marks=marks, id=values[0].name))
-    names = [p.id for p in params]
-    twice = sorted({str(n) for n in names if names.count(n) > 1})
-    if twice:
-        raise ArgumentValueError(f"two cases are called {', '.join(twice)}", hint="give each case another name=")
-    return pytest.mark.parametrize(_CASE, params)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A copy of each case for each platform, where several are asked for."""
@@ -190,7 +172,7 @@ def _not_for(item: pytest.Item, platform: str) -> str:
             return f"for {', '.join(mark.args)}, not {platform}" + (
                 f": {mark.kwargs['reason']}" if mark.kwargs.get("reason") else ""
             )
-    case = _params(item).get(_CASE)
+    case = _params(item).get(CASE)
     if isinstance(case, Case) and case.platform not in (None, platform):
         return f"a case for {case.platform}: pytest --platform={case.platform}"
     return ""
@@ -201,8 +183,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config, cases = session.config, session.config.stash[_SESSION]
     if not cases.options.precompile_workers or config.getoption("collectonly"):
         return
-    wanted = [i for i in session.items if isinstance(_params(i).get(_CASE), Case) and not _left_out(i)]
-    cases.precompile((_params(i)[_CASE], _platform_of(config, i)) for i in wanted)
+    wanted = [i for i in session.items if isinstance(_params(i).get(CASE), Case) and not _left_out(i)]
+    cases.precompile((_params(i)[CASE], _platform_of(config, i)) for i in wanted)
 
 
 def _left_out(item: pytest.Item) -> bool:

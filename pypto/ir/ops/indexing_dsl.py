@@ -219,7 +219,7 @@ DSL: tuple[Dsl, ...] = (
             Param("valid_shape", "shape", None, True),
         ),
         _mgather,
-        'rows (coalesce="row") or elements ("elem") of a tensor by index',
+        'rows (coalesce="row") or elements ("elem") of a tensor by a tile of indices',
     ),
     Dsl(
         "scatter",

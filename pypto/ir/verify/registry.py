@@ -155,9 +155,12 @@ def verify_or_throw(properties: Iterable[IRProperty], program: Program, where: s
     after = f" after '{where}'" if where else ""
     first = next((d.span for d in errors if d.span.is_valid()), None)
     texts = tuple(d.text() for d in errors)
-    hint = next((d.hint for d in errors if d.hint), None)
+    advised = next((d for d in errors if d.hint), None)
     what = f"Verification failed{after} for properties {{{names}}}: {report(errors)}"
-    raise VerificationError(what, first, hint, diagnostics=texts)
+    if advised is None:
+        raise VerificationError(what, first, diagnostics=texts)
+    # The user's own mistake, for which there is a remedy, comes before what the compiler calls it.
+    raise VerificationError(f"{advised.message}\n{what}", first, advised.hint, diagnostics=texts)
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> str:

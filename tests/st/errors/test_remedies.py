@@ -161,6 +161,8 @@ REFUSED = [(UnsupportedFeatureError, r) for r in (*FUNCTIONS, *METHODS, *OPERATO
         ),
     ),
     (InvalidOperationError, ("x = pl.sum(a)", "pl.row_sum(a) for one value per row", "pl.sum", "")),
+    (ParserTypeError, ("x = pl.cast(a, pl.FP64)", "there is no float wider than FP32", "pl.FP64", "")),
+    (ParserTypeError, ("x = pl.cast(a, pl.FLOAT16)", "did you mean 'FP16'?", "pl.FLOAT16", "x = pl.cast(a, pl.FP16)\no[:] = a")),
     (InvalidOperationError, ("x = pl.attention(a)", "examples/flash_attention.py", "pl.attention", "")),
     (InvalidOperationError, ("x = pl.topk(a, 4)", "examples/top_k.py", "pl.topk", "")),
     (InvalidOperationError, ("x = pl.ad(a, b)", "did you mean 'add'?", "pl.ad(", "x = pl.add(a, b)\no[:] = x")),
@@ -320,6 +322,9 @@ def test_a_helper_without_return(tmp_path):
     assert "end 'f' with `return o`" in e.hint
     e = refused(kernel(tmp_path, "f(a, o)", scoped=False, before=HELPER), arrays(), VerificationError, "'f'", piece="return o")
     assert "o = f(...), and end 'f' with a return" in e.hint
+    first, second, *_ = e.message.splitlines()
+    assert first == "'o' was handed to 'f' to be written and is read afterwards: read the post-call return value"
+    assert "Verification failed after 'pipeline_input'" in second
     kernel(tmp_path, "o = f(a, o)", scoped=False, before=HELPER + "    return y\n").lower(*arrays())
 
 

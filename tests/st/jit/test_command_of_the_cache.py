@@ -113,6 +113,11 @@ def test_why(cache):
     assert (miss["hit"], miss["differences"]) == (False, ["memory_planner: MemoryPlanner.PYPTO -> MemoryPlanner.DSA_RP"])
     (cache.box.dir / "kernels.py").write_text("# moved\n\n" + KERNEL.replace("F = 2.0", "F = 3.0"))
     assert cache("why", "kernels.py:k").stdout.splitlines()[1] == "  values: F: 2.0 -> 3.0"
+    (cache.box.dir / "kernels.py").write_text(KERNEL.replace("X = pl.Tensor[[64, 64]", "X = pl.Tensor[[32, 64]"))
+    lines = cache("why", "kernels.py:k").stdout.splitlines()
+    assert lines[1:3] == ["  parameters: x: FP32 [64, 64] -> FP32 [32, 64]", "  parameters: y: FP32 [64, 64] -> FP32 [32, 64]"]
+    assert all(line.startswith(("  values: the annotation of x: ", "  values: the annotation of y: ")) for line in lines[3:])
+    assert lines[3:]
     (cache.box.dir / "kernels.py").write_text("# moved\n\n" + KERNEL)
     assert cache.json("why", "kernels.py:k")["hit"]
     assert cache.json("why", "kernels.py:loops", "--arg", "n=8")["hit"]
@@ -144,7 +149,9 @@ def test_prune_remove_and_clear(cache):
     assert left == before[: len(left)]  # what was used last
     assert done["removed"] == len(before) - len(left)
     assert cache.json("prune")["removed"] == 0  # far below the bound
-    assert "expected a size" in cache("prune", "--max-size", "-3", code=2).stderr
+    for text in ("-3", "500MB", "much"):
+        said = cache("prune", "--max-size", text, code=2).stderr
+        assert "expected a size in bytes, optionally with K, M or G, such as 500M" in said
     assert "--max-size many" in cache("prune", "--max-size", "many", code=2).stderr
     assert cache.json("remove", left[0]["digest"][:20])["removed"] == [left[0]["digest"]]
     cache("remove", "feed", code=2)

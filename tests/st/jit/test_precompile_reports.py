@@ -18,6 +18,7 @@ import pypto
 import pypto.language as pl
 from pypto.errors import InternalError, PyptoWarning
 from pypto.jit import PrecompilePool, work
+from pypto.passes import PassContext
 
 X = pl.Tensor[[64, 64], pl.FP32]
 KINDS = pytest.mark.parametrize("kind", ["process", "thread"])
@@ -99,8 +100,42 @@ def test_calls_that_do_not_fit(here):
         for args, error in (((X,), TypeError), ((X, 3), TypeError), ((X, pl.Tensor[[64], pl.FP32]), pypto.Error)):
             assert isinstance(pool.submit(scaled(2.0), *args).exception(60), error)
         assert isinstance(pool.submit(print).exception(0), TypeError)
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError, match="closed") as closed:
         pool.submit(scaled(2.0), X, X)
+    assert isinstance(closed.value, pypto.Error)
+
+
+@pytest.mark.parametrize("entries", [lambda k: (k, X, X), lambda k: k, lambda k: k.request(X, X), lambda k: None])
+def test_one_entry_is_no_list(entries):
+    with pytest.raises(pypto.errors.ArgumentTypeError, match="takes a list") as caught:
+        pypto.precompile(entries(scaled(2.0)))
+    assert "precompile([(kernel, sample, ...)])" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda k: pypto.precompile(k, X, X), "takes 1 positional argument but 3 were given", "its arguments: kernels"),
+        (lambda k: pypto.precompile([k], worker=2), "unexpected keyword argument 'worker'", "did you mean 'workers'?"),
+        (lambda k: k.inspect(), "missing 1 required positional argument: 'stage'", "its arguments: stage"),
+        (lambda k: PassContext(memory_planer=1), "argument 'memory_planer'", "did you mean 'memory_planner'?"),
+    ],
+)
+def test_calls_of_pypto_that_do_not_fit(call, message, hint):
+    with pytest.raises(pypto.errors.ArgumentTypeError) as caught:
+        call(scaled(2.0))
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_an_error_inside_of_a_call_stays_what_it_is():
+    def instruments():
+        raise TypeError("of the instruments")
+        yield
+
+    with pytest.raises(TypeError, match="of the instruments") as caught:
+        PassContext(instruments())
+    assert not isinstance(caught.value, pypto.Error)
 
 
 @pytest.mark.parametrize(

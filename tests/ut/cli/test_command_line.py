@@ -189,6 +189,15 @@ def test_what_does_not_go_together(shell: Shell) -> None:
 # -- lower -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", [("inspect", "--stage", "tensor"), ("inspect", "--memory-map"), ("lower",), ("precompile",)])
+def test_json_is_all_that_is_printed(shell: Shell, command: tuple[str, ...]) -> None:
+    shell.file.write_text(FILE + "\nprint('from the file')\n", encoding="utf-8")
+    ran = shell(command[0], "closed", *command[1:], "--json")
+    assert json.loads(ran.out)
+    assert "from the file" in ran.err
+    assert "from the file" in shell(command[0], "closed", *command[1:]).out
+
+
 def test_lower_prints_the_final_program_and_dumps_on_request(shell: Shell) -> None:
     ran = shell("lower", "closed")
     assert ran.code == 0

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,31 @@ def test_a_compiler_whose_code_is_wrong(run: Doctor, monkeypatch: pytest.MonkeyP
     assert "gives wrong results" in run(1)["compiler"]["problem"]
 
 
+def test_a_compiler_that_is_none(run: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    licence = "\n".join(f"echo licence {n}" for n in range(50))
+    monkeypatch.setenv("PYPTO_CC", str(script(tmp_path / "cc", f"echo no compiler\n{licence}\nexit 1")))
+    c = run(1)["compiler"]
+    assert c["problem"].splitlines()[1:] == ["  status 1", "  no compiler", "  licence 0", "  licence 1", "  ..."]
+
+
+def test_a_launcher_without_a_compiler(run: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pypto.runtime.launch.native_launcher", lambda: warnings.warn("no headers", stacklevel=1))
+    monkeypatch.setenv("PYPTO_CC", "no-such-compiler")
+    assert run(1)["launcher"]["remedy"] == "mend the compiler"
+    monkeypatch.delenv("PYPTO_CC")
+    assert "install Python's headers" in run()["launcher"]["remedy"]
+
+
 # -- options --
+
+
+def test_variables_that_are_no_options(run: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYPTO_CACHE_DIRECTORY", "/nowhere")
+    monkeypatch.setenv("PYPTO_WHATEVER_THIS_IS", "1")
+    c = run()["options"]
+    assert c["state"] == "warning"
+    assert "PYPTO_CACHE_DIRECTORY is no option" in c["problem"]
+    assert c["remedy"].splitlines() == ["did you mean PYPTO_CACHE_DIR?", "unset PYPTO_WHATEVER_THIS_IS"]
 
 
 def test_values_that_options_cannot_have(run: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

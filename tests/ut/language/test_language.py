@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+import pypto
 import pypto.language as pl
 from pypto.dtypes import ALL_DTYPES
-from pypto.errors import InvalidOperationError, NotSupportedError
+from pypto.errors import InvalidOperationError, NotSupportedError, UnknownNameError
 from pypto.ir.ops import DSL
 from pypto.language.operations import Construct, Operation, Unsupported
 from pypto.language.symbols import SymbolicInt
@@ -59,8 +60,30 @@ def test_jit_is_looked_up_when_it_is_asked_for() -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match=r"pypto\.language"):
         _ = pl.no_such_name
-    with pytest.raises(AttributeError):
+    with pytest.raises(UnknownNameError, match=r"pl\.tile"):
         _ = pl.tile.no_such_name
+    with pytest.raises(UnknownNameError, match="did you mean 'load'"):
+        _ = pl.tile.laod
+    with pytest.raises(UnknownNameError, match="did you mean 'PrecompilePool'"):
+        _ = pypto.PrecompilPool
+    assert not hasattr(pl, "__no_such_name__")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("FLOAT32", "did you mean 'FP32'?"),
+        ("fp16", "did you mean 'FP16'?"),
+        ("FP64", "there is no float wider than FP32: write pl.FP32"),
+        ("tensr", "did you mean 'tensor'?"),
+        ("qqqqqqqq", "docs/language.md"),
+    ],
+)
+def test_unknown_names_say_what_was_meant(name: str, hint: str) -> None:
+    with pytest.raises(UnknownNameError, match=name) as caught:
+        getattr(pl, name)
+    assert hint in (caught.value.hint or "")
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), AttributeError)
 
 
 def test_dtypes_and_enumerations() -> None:

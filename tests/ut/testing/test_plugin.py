@@ -45,6 +45,22 @@ def run(pytester: pytest.Pytester):
     return run
 
 
+def test_a_test_without_the_plugin(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_kernels=KERNELS + '@st.cases(doubled("good"))\ndef test_one(case_run): ...\n')
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done.stdout.fnmatch_lines(["@st.cases needs the plugin*pytest_plugins = *pypto.testing.plugin*"])
+    done.stdout.no_fnmatch_line("*Traceback*")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_without_pytest(pytester: pytest.Pytester) -> None:
+    script = pytester.makepyfile(
+        "import sys; sys.modules['pytest'] = None\nfrom pypto.testing import st\n"
+        "try: st.cases(1)\nexcept ImportError as e: print(type(e).__name__, e.hint)"
+    )
+    pytester.runpython(script).stdout.fnmatch_lines(["MissingPackageError pip install pytest"])
+
+
 GOOD_AND_BAD = """
 @st.cases(doubled("good"), pytest.param(doubled("wrong", 3), marks=pytest.mark.slow))
 def test_asked(case_run):
