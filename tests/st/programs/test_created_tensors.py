@@ -91,6 +91,10 @@ RIGHT = {
         "        t = pl.assemble(t, a * 2.0, [0, 0])",
         lambda a: a * 3,
     ),
+    "a window written": (
+        f"w = t[0:8]\n{SCOPE}\n    t = pl.assemble(t, a * 2.0, [0, 0])\n{SCOPE}\n    out = pl.assemble(out, w + a[0:8], [0, 0])",
+        lambda a: np.concatenate([a[:8] * 3, a[8:] * 0]),
+    ),
     "one arm": (
         f"if n > 0:\n    {SCOPE}\n        t = pl.assemble(t, a * 2.0, [0, 0])\nif n > 0:\n    out = added(t, a, out)",
         lambda a: a * 3,
