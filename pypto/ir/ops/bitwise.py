@@ -40,10 +40,9 @@ from pypto.ir.ops.rules import (
     level_of,
     scalar_form_type,
     scratch_like,
-    tensor_result,
     unary_type,
 )
-from pypto.ir.shaped import ShapedType, TensorType
+from pypto.ir.shaped import ShapedType
 from pypto.ir.types import Type
 from pypto.named import NamedTuple
 
@@ -86,7 +85,7 @@ class Row(NamedTuple):
     f: LaneFunction
     doc: str
     scalar_dtypes: tuple[DataType, ...] = _INTEGERS
-    scratch: bool = False  # the instruction wants a tile for itself, and the result of tensors is valid everywhere
+    scratch: bool = False  # the instruction wants a tile for itself
     shifts: bool = False
 
 
@@ -103,9 +102,7 @@ ROWS = (
 
 
 def _tensor_type(s: Site, row: Row, scalar: bool) -> Type:
-    t = scalar_form_type(s, row.scalar_dtypes) if scalar else binary_tensor_type(s, _INTEGERS)
-    assert isinstance(t, TensorType)
-    return tensor_result(t.shape, t.dtype) if row.scratch else t
+    return scalar_form_type(s, row.scalar_dtypes) if scalar else binary_tensor_type(s, _INTEGERS)
 
 
 def _tile_type(s: Site, row: Row, scalar: bool) -> Type:

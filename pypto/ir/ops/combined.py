@@ -253,7 +253,7 @@ def _part_type(s: Site) -> Type:
     if not same_dims(a.shape, b.shape):
         hint = "give both the same shape; valid_shape says how much of each there is"
         s.reject(f"operands differ in shape: {shape_text(a.shape)} and {shape_text(b.shape)}", hint)
-    return tile_result(a) if isinstance(a, TileType) else tensor_result(a.shape, a.dtype)
+    return tile_result(a) if isinstance(a, TileType) else tensor_result(a.shape, a.dtype, a.valid)
 
 
 def _part_ops(name: str, f: LaneFunction, doc: str) -> list[OpDef]:

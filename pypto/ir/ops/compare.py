@@ -45,7 +45,7 @@ from pypto.ir.ops.rules import (
     tensor_result,
     tile_result,
 )
-from pypto.ir.shaped import ShapedType, TensorType, TileType, TileView, const_dim, same_dims
+from pypto.ir.shaped import TensorType, TileType, TileView, const_dim, same_dims
 from pypto.ir.types import Type
 
 __all__ = ["COMPARISONS", "DSL", "OPS", "mask_type"]
@@ -122,10 +122,8 @@ def _tensor_cmp(s: Site) -> Type:
     if is_scalar(s.args[1]):
         a = s.tensor(0)
         check_dtype(s, a.dtype, _TYPES[:3])
-        return tensor_result(a.shape, a.dtype)
-    t = binary_tensor_type(s, _TYPES[:3])
-    assert isinstance(t, ShapedType)
-    return tensor_result(t.shape, t.dtype)
+        return tensor_result(a.shape, a.dtype, a.valid)
+    return binary_tensor_type(s, _TYPES[:3])
 
 
 def _check_mask(s: Site, x: TileType) -> None:

@@ -145,11 +145,13 @@ def broadcast(s: Site, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, 
 
 
 def binary_tensor_type(s: Site, dtypes: Iterable[DataType]) -> Type:
+    """The broadcast shape; valid where the first operand is that has this shape, as the tiles of such an operator are."""
     a, b = s.tensor(0), s.tensor(1)
     check_dtype(s, a.dtype, dtypes)
     same_dtype(s, a, b)
-    keep = same_dims(a.shape, b.shape) and same_dims(a.valid, b.valid)
-    return tensor_result(broadcast(s, a.shape, b.shape), a.dtype, a.valid if keep else None)
+    shape = broadcast(s, a.shape, b.shape)
+    matrix = next((t for t in (a, b) if same_dims(t.shape, shape)), None)
+    return tensor_result(shape, a.dtype, matrix.valid if matrix is not None else None)
 
 
 def scalar_form_type(s: Site, dtypes: Iterable[DataType]) -> Type:
