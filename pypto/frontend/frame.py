@@ -24,7 +24,7 @@ from pypto.frontend.values import contains_expr, is_const_expr, number_expr, sca
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.rewrite import free_vars
-from pypto.ir.shaped import ShapedType
+from pypto.ir.shaped import ShapedType, TensorType, same_dims
 from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt, seq
 from pypto.ir.types import ArrayType, PtrType, ScalarType
 from pypto.language.symbols import SymbolicInt
@@ -290,6 +290,9 @@ class Frame:
         hint, new = "give the new value another name", scalar_dtype(e)
         if scalar_dtype(old) is DataType.INDEX and new is not None and new.is_float():
             hint = f"begin with a float, {name} = 0.0, or give the new value another name"
+        a, b = old.type, e.type
+        if isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype is b.dtype and same_dims(a.shape, b.shape):
+            hint = f"keep what is valid: pl.fillpad({name}) fills the rest, pl.set_validshape({name}, rows, cols) narrows"
         self.fail(
             ParserTypeError,
             f"Cannot reassign '{name}' with a different type: was {type_text(old.type)}, got {type_text(e.type)}",

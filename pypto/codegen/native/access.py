@@ -292,7 +292,8 @@ class ArrayOp(NamedTuple):
 class Check(NamedTuple):
     """Run-time conditions: (what must hold, axis, three values to show).
 
-    `what` is "window" (values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "sum" (valid, valid in
+    `what` is "window", "target", "part" or "place" (a window that is read, one that is written, one within a tile, an element;
+    values: offset, extent, size), "extent" (extent, limit), "operand" (read, valid), "sum" (valid, valid in
     the product), "element" (index, valid), "cores" (cores, blocks), "written <name>", "step", or the name of a reduction whose
     extent is empty.
     """

@@ -432,15 +432,22 @@ def _alone(run: Run, k: int) -> Group:
 
 
 _LINES = ("rows", "columns")
+_CUT = "y = pl.slice(x, shape, offsets, clamp=True) takes what there is of a window"
+# What to do about each kind of window that leaves what it lies in.
+_WINDOWS = {
+    "window": f"correct the offset; of a tensor, {_CUT}, as valid_shape= of pl.load says how much there is",
+    "target": f"correct the offset; {_CUT}, out = pl.assemble(out, y, offsets) writes as much, pl.set_validshape narrows a tile",
+    "part": "correct the offset, or take a smaller window: one of a tile lies within its shape",
+    "place": "correct the index",
+}
 
 
 def _message(what: str, axis: int) -> tuple[FaultKind, str]:
     """What a check says when it fails, and on a second line what to do."""
-    if what == "window":
-        remedy = "correct the offset, or say with valid_shape= how much of the last window is data"
-        return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}\n{remedy}"
+    if what in _WINDOWS:
+        return "bounds", f"the window [{{0}}, {{0}} + {{1}}) leaves axis {axis} of extent {{2}}\n{_WINDOWS[what]}"
     if what == "extent":
-        remedy = "limit it where it is computed: pl.max(0, pl.min(n, {1}))"
+        remedy = "take a larger tile, or a loop over pieces with pl.min({1}, n - i) of the data each; none is pl.max(0, n)"
         return "bounds", f"the valid extent {{0}} of axis {axis} is not within 0..{{1}}\n{remedy}"
     if what == "operand":
         remedy = "fill the rest of it with pl.fillpad, or narrow the first operand with pl.set_validshape"

@@ -127,7 +127,7 @@ class BufferBuilder(Base):
         assert isinstance(source.type, BufferType)
         r, c = pair(elements(call.args[1]))
         shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (t, source.type))
-        self.check(windows.transfer_check((r, c), shape, limits, span))
+        self.check(windows.transfer_check((r, c), shape, limits, span, "part"))
         self.views[var] = self.view(source).shifted(r, c)
         given = elements(call.args[2]) if len(call.args) > 2 else ()
         valid = tuple(const_index(v) if v >= 0 or not given else given[i] for i, v in enumerate(t.valid_shape))
@@ -202,7 +202,7 @@ class BufferBuilder(Base):
         assert isinstance(call.args[3].type, BufferType)
         at = (call.args[1], call.args[2])
         shape, limits = (tuple(const_index(n) for n in _shape(b)) for b in (call.args[3].type, source.type))
-        self.check(windows.transfer_check(at, shape, limits, span))
+        self.check(windows.transfer_check(at, shape, limits, span, "part"))
         self.copy(self.view(call.args[3]), self.view(source).shifted(*at), _whole(call.args[3].type), "extract", span)
 
     def on_buffer_load(self, var: Var | None, call: Call, span: Span) -> None:
@@ -214,7 +214,7 @@ class BufferBuilder(Base):
     def transfer(self, gm: Expr, offsets: Expr, valids: Expr, buffer: Expr, store: bool, span: Span) -> None:
         root, t = self.tensor(gm)
         at, extents = elements(offsets), elements(valids)
-        self.check(windows.transfer_check(at, extents, t.shape, span))
+        self.check(windows.transfer_check(at, extents, t.shape, span, "target" if store else "window"))
         window = windows.window_view(root, t, at, extents)
         assert window is not None
         view = self.view(buffer)
@@ -236,7 +236,7 @@ class BufferBuilder(Base):
         root, t = self.tensor(call.args[0])
         indices = elements(call.args[1])
         ones = (ONE,) * len(indices)
-        self.check(windows.transfer_check(indices, ones, t.shape, span))
+        self.check(windows.transfer_check(indices, ones, t.shape, span, "place"))
         view = windows.window_view(root, t, indices, ones)
         assert view is not None
         return view

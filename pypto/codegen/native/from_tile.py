@@ -239,7 +239,7 @@ class TileBuilder(Base):
         offsets = elements(call.args[1])
         shapes = elements(call.args[3]) if len(call.args) > 3 else tile.shape
         valid, rows, cols = _stored(tile, shapes, span)
-        self.check(windows.transfer_check(offsets, valid, t.shape, span))
+        self.check(windows.transfer_check(offsets, valid, t.shape, span, "target"))
         if var is not None:
             self.tensors[var] = root
         source = self.view(call.args[0])
@@ -368,8 +368,8 @@ class TileBuilder(Base):
                 offset = arith.floordiv(arith.mul(offset, const_index(scale)), const_index(t.dtype.get_byte()))
             self.views[var] = source.replace(dtype=t.dtype, offset=offset, row=const_index(row), col=const_index(col))
 
-    def inside(self, offsets: tuple[Expr, ...], extents: Any, limits: Any, span: Span) -> None:
-        self.check(windows.transfer_check(offsets, tuple(extents), tuple(limits), span))
+    def inside(self, offsets: tuple[Expr, ...], extents: Any, limits: Any, span: Span, what: str = "part") -> None:
+        self.check(windows.transfer_check(offsets, tuple(extents), tuple(limits), span, what))
 
     def on_read(self, op: OpDef, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
@@ -395,11 +395,11 @@ class TileBuilder(Base):
         t = call.args[0].type
         if isinstance(t, TensorType):
             root, t = self.tensor(call.args[0])
-            self.inside(indices, ones, t.shape, span)
+            self.inside(indices, ones, t.shape, span, "place")
             view = windows.window_view(root, t, indices, ones)
             assert view is not None
             return view
-        self.inside(indices, ones, t.shape, span)  # type: ignore[attr-defined]
+        self.inside(indices, ones, t.shape, span, "place")  # type: ignore[attr-defined]
         r, c = pair(indices)
         return self.view(call.args[0]).shifted(r, c)
 

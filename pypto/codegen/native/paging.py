@@ -28,7 +28,7 @@ def _gather_row(b: TileBuilder, op: OpDef, var: Var | None, call: Call, span: Sp
     turned = bool(call.kwargs.get("transpose"))
     b.check(windows.extent_check(extents, shape, span))
     b.check(windows.transfer_check(at, extents, t.shape, span))
-    b.check(windows.transfer_check(to, extents[::-1] if turned else extents, acc.shape, span))
+    b.check(windows.transfer_check(to, extents[::-1] if turned else extents, acc.shape, span, "part"))
     source = windows.window_view(root, t, at, extents)
     if source is None:
         raise InternalError(f"{op.name}: a window of a matrix is no rows and columns")

@@ -133,8 +133,10 @@ class TensorValues:
         view = var.type.replace(tensor_view=_strided(var.type, kept))
         self.tensors[var] = TensorValue(name, view, parent.param)
 
-    def window_check(self, offsets: tuple[Expr, ...], extents: tuple[Expr, ...], limits: tuple[Expr, ...], span: Span) -> None:
-        check = windows.transfer_check(offsets, extents, limits, span)
+    def window_check(
+        self, offsets: tuple[Expr, ...], extents: tuple[Expr, ...], limits: tuple[Expr, ...], span: Span, what: str = "window"
+    ) -> None:
+        check = windows.transfer_check(offsets, extents, limits, span, what)
         if check is not None:
             Emitter(self.w, self.names, self.sites, {}, 0, False, LaneFunctions()).check(check)
 
@@ -174,7 +176,7 @@ class TensorValues:
         indices = call.args[1]
         assert isinstance(indices, MakeTuple)
         ones = (const_index(1),) * len(indices.elements)
-        self.window_check(indices.elements, ones, t.type.shape, span)
+        self.window_check(indices.elements, ones, t.type.shape, span, "place")
         pointer = Var(t.pointer, t.type, span)
         self.names.of[pointer] = t.pointer
         view = windows.window_view(Root(MemorySpace.DDR, pointer), t.type, indices.elements, ones)

@@ -83,10 +83,12 @@ def window_strides(width: int, extents: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(strides)
 
 
-def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Sequence[Expr], span: Span) -> Check | None:
+def transfer_check(
+    offsets: Sequence[Expr], extents: Sequence[Expr], limits: Sequence[Expr], span: Span, what: str = "window"
+) -> Check | None:
     """What must hold for a window to lie inside its tensor or tile; None where it is known.
 
-    An empty window transfers nothing and may begin anywhere.
+    An empty window transfers nothing and may begin anywhere.  what: of `Check`, a kind of window.
     """
     conditions: list[Condition] = []
     for axis, (o, e, n) in enumerate(zip(offsets, extents, limits, strict=True)):
@@ -102,7 +104,7 @@ def transfer_check(offsets: Sequence[Expr], extents: Sequence[Expr], limits: Seq
             conditions.append((inside, axis, (o, e, n)))
     if not conditions:
         return None
-    return Check("window", tuple(conditions), tuple(e for e in extents if not const_dim(e)), span)
+    return Check(what, tuple(conditions), tuple(e for e in extents if not const_dim(e)), span)
 
 
 def extent_check(extents: Sequence[Expr], shape: Sequence[Expr], span: Span) -> Check | None:

@@ -234,15 +234,17 @@ def _check_depth(call: Call, lhs: Expr, rhs: Expr) -> None:
     assert isinstance(a, ShapedType)
     assert isinstance(b, ShapedType)
     a_trans, b_trans = bool(call.kwargs.get("a_trans")), bool(call.kwargs.get("b_trans"))
-    k = const_dim(a.shape[-2] if a_trans else a.shape[-1])
+    m, k = (const_dim(d) for d in _swapped(a.shape, a_trans)[-2:])
     box = lcm(_box(a.dtype, MemorySpace.Mat)[not a_trans], _box(b.dtype, MemorySpace.Mat)[b_trans])
     if k is None or k % box == 0:
         return
-    whole = (k + box - 1) // box * box
+    rows, whole = max(matrix_boxes(a.dtype, a_trans, b_trans)[0]), -(-k // box) * box
+    sides = [str(-(-m // rows) * rows) if m is not None else "<M>", str(whole)]
+    window = f"[{', '.join(sides[::-1] if a_trans else sides)}]"
     raise OpRejected(
         f"K = {k} is not a multiple of {box}, the boxes of {a.dtype} matrices",
-        f"load both operands with {whole} in place of {k}, and say with valid_shape= that {k} are there: "
-        f"pl.load(a, [0, 0], [<M>, {whole}], valid_shape=[<M>, {k}], target_memory=pl.Mem.Mat)",
+        f"load both operands with {whole} in place of {k}: a window pl.slice(x, {window}, offsets, clamp=True) takes what there "
+        f"is, as does pl.load(x, offsets, {window}, valid_shape={shape_text(a.valid[-2:])}, target_memory=pl.Mem.Mat) of a tile",
     )
 
 
@@ -473,9 +475,7 @@ DSL: tuple[Dsl, ...] = (
         "products of matrices, one for each index of the leading axes, which broadcast",
     ),
     Dsl(
-        "batch_matmul_acc",
-        ("", "tile"),
-        (Param("acc"), Param("lhs"), Param("rhs")),
+        "batch_matmul_acc", ("", "tile"), (Param("acc"), Param("lhs"), Param("rhs")),
         lambda ctx, space, a: ctx.op("tile.batch_matmul_acc", (a["acc"], a["lhs"], a["rhs"])),
         "acc + lhs x rhs for each index of the leading axes, in place",
     ),

@@ -138,9 +138,15 @@ def _wrong_line(t: TileType) -> _Wrong | None:
     return _Wrong(
         f"{what}; on-chip memory works in blocks of {BLOCK_BYTES} bytes",
         f"the next legal shape is {shape}: load tiles with {legal} {'columns' if by_row else 'rows'}, and say with valid_shape= "
-        f"that {extent} hold data",
+        f"{_held(t.valid[by_row])}",
         shape,
     )
+
+
+def _held(extent: Expr) -> str:
+    """How much of a line holds data, which a longer line does not change."""
+    value = const_dim(extent)
+    return f"that {value} hold data" if value is not None else "how many hold data, as now"
 
 
 def _wrong_box(t: TileType, dims: tuple[int, ...]) -> _Wrong | None:
@@ -149,7 +155,10 @@ def _wrong_box(t: TileType, dims: tuple[int, ...]) -> _Wrong | None:
         return None
     legal = [(d + b - 1) // b * b for d, b in zip(dims, (rows, cols), strict=True)]
     space = t.memory_space.name if t.memory_space is not None else "on-chip"
-    remedy = f"say what is data with valid_shape={list(dims)}"
+    valid = const_dims(t.valid)
+    remedy = "keep the valid_shape= that says what is data"
+    if valid is not None:
+        remedy = f"say what is data with valid_shape={list(valid)}"
     if t.memory_space is MemorySpace.Acc:
         remedy = "create it so, say with valid_shape= how much of the operands is data, and write the sum with pl.assemble"
     return _Wrong(

@@ -61,6 +61,27 @@ def test_windows_outside_of_a_tensor():
         e = fault(windows, (a, cfg(*values), out(16, 64)), KernelBoundsError, "windows", word, piece=line)
         assert isinstance(e, IndexError)
         assert e.code == "K100"
+        assert "clamp=True" in e.hint
+        assert ("valid_shape=" in e.hint, "pl.set_validshape" in e.hint) == (line == load, line == store)
+
+
+@pl.jit
+def subscripts(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        r = pl.cast(pl.read(c, [0]), pl.INDEX)
+        to = pl.cast(pl.read(c, [1]), pl.INDEX)
+        x = a[r : r + 8, :] * 2.0
+        o[to : to + 8, :] = x
+    return o
+
+
+def test_windows_of_subscripts_and_what_their_help_says():
+    a = arrays()[0]
+    fault(subscripts, (a, cfg(9, 0), out(16, 64)), KernelBoundsError, "9", piece="x = a[r : r + 8, :]")
+    e = fault(subscripts, (a, cfg(0, 9), out(16, 64)), KernelBoundsError, "9", piece="o[to : to + 8, :] = x")
+    assert "valid_shape=" not in e.hint
+    assert "pl.slice(x, shape, offsets, clamp=True)" in e.hint
+    assert "out = pl.assemble(out, y, offsets)" in e.hint
 
 
 @pl.jit
@@ -86,7 +107,8 @@ def test_extents_larger_than_their_tile():
         ((3, -1), "u = "),
     ):
         bad = next(v for v in values if v != 3)
-        fault(extents, (a, cfg(*values), out(16, 64)), KernelBoundsError, str(bad), piece=piece)
+        e = fault(extents, (a, cfg(*values), out(16, 64)), KernelBoundsError, str(bad), piece=piece)
+        assert "larger tile, or a loop over pieces" in e.hint
 
 
 @pl.jit
@@ -112,9 +134,11 @@ def tile_elements(a: pl.Tensor, c: pl.Tensor, o: pl.Out[pl.Tensor]):
 def test_elements_and_windows_of_tiles():
     a = arrays()[0]
     for values, piece in (((16, 0), "v = pl.read"), ((-1, 0), "v = pl.read"), ((0, 16), "pl.write"), ((0, -2), "pl.write")):
-        fault(elements, (a, cfg(*values), out(16, 64)), KernelBoundsError, str(sum(values)), piece=piece)
+        e = fault(elements, (a, cfg(*values), out(16, 64)), KernelBoundsError, str(sum(values)), piece=piece)
+        assert e.hint == "correct the index"
     for i in (5, -1, 100):
-        fault(tile_elements, (a, cfg(i), out(16, 64)), KernelBoundsError, str(i), piece="s = pl.slice")
+        e = fault(tile_elements, (a, cfg(i), out(16, 64)), KernelBoundsError, str(i), piece="s = pl.slice")
+        assert "take a smaller window" in e.hint
 
 
 @pl.jit

@@ -3,6 +3,7 @@ compiled: the result is valid where the first operand is, so that it can be writ
 
 import numpy as np
 import pytest
+from lab import BRIEF, native
 from programs_kit import normal, out, run, same, whole
 
 import pypto.language as pl
@@ -59,6 +60,19 @@ def test_a_row_over_a_product_and_over_a_window():
     same(o, want)
     same(p, x @ w * y)
     same(q, want - y)
+
+
+@pl.jit
+def over_ragged_depth(x: pl.Tensor, w: pl.Tensor, y: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        product = pl.matmul(pl.slice(x, [16, 32], [0, 0], clamp=True), pl.slice(w, [32, 32], [0, 0], clamp=True))
+        o[:] = product + pl.slice(y, [1, 32], [0, 0], clamp=True)
+    return o
+
+
+def test_a_depth_that_is_no_whole_boxes():
+    x, w, y = whole(H, W), whole(W, 17), whole(1, 17)
+    same(run(over_ragged_depth, x, w, y, out(H, 17))[3], x @ w + y)
 
 
 @pl.jit
@@ -128,3 +142,33 @@ def test_a_name_that_is_assigned_again_in_a_loop():
     for _ in range(3):
         want = want - want.max(1, keepdims=True) * np.float32(0.5)
     same(run(narrowing, a, out(H, W))[1], want)
+
+
+@pl.jit
+def handed_on(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        xx = pl.slice(a, [16, 32], [0, 0], clamp=True)
+        y = xx - pl.row_max(xx)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        o = pl.assemble(o, pl.col_sum(y), [0, 0])
+    return o
+
+
+@pl.jit
+def handed_on_in_part(a: pl.Tensor, o: pl.Out[pl.Tensor]):
+    a.bind_dynamic(0, pl.dynamic("ROWS"))
+    for i in pl.range(0, a.shape[0], 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            xx = pl.slice(a, [16, 32], [i, 0], clamp=True)
+            y = xx - pl.row_max(xx)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            o = pl.assemble(o, pl.col_sum(y), [0, 0])
+    return o
+
+
+def test_rows_that_hold_no_data_are_not_read_by_the_next_kernel():
+    a = whole(H, 32)
+    for way in BRIEF:
+        same(native(handed_on, (a, out(1, 32)), way)[1], (a - a.max(1, keepdims=True)).sum(0))
+    with pytest.raises(CompileError, match="valid extent 0 of parameter"):
+        handed_on_in_part(a, out(1, 32))

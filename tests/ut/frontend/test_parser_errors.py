@@ -105,6 +105,13 @@ STATEMENTS: tuple[Row, ...] = (
 TYPES: tuple[Row, ...] = (
     ("x = 1\nfor i in pl.range(3):\n    x = a", ParserTypeError, ("Cannot reassign 'x'", "pl.Scalar", "pl.Tensor"), "x"),
     (
+        "x = pl.full([16, 64], dtype=pl.FP32, value=0.0)\nfor i in pl.range(3):\n"
+        "    x = pl.slice(a, [16, 64], [0, 0], valid_shape=[16, 8]) + x",
+        ParserTypeError,
+        ("Cannot reassign 'x'", "valid [16, 8]", "pl.fillpad(x) fills the rest", "pl.set_validshape(x, rows, cols)"),
+        "x",
+    ),
+    (
         "x: pl.Tile[[8, 64], pl.FP32] = pl.load(a, [0, 0], [16, 64])",
         ParserTypeError,
         ("'x'", "8", "16", "Change annotation"),

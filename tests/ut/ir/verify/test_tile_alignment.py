@@ -43,6 +43,21 @@ def test_boxes_of_matrix_memories(shape, legal):
         assert f"next legal shape is {legal}" in m.hint
 
 
+@pytest.mark.parametrize(
+    ("shape", "valid", "space", "words"),
+    [
+        ("[8, 32]", "[8, 20]", "Mat", "the next legal shape is [16, 32]; say what is data with valid_shape=[8, 20]"),
+        ("[8, 32]", "[n, 20]", "Mat", "the next legal shape is [16, 32]; keep the valid_shape= that says what is data"),
+        ("[8, 12]", "[8, 9]", "Vec", "load tiles with 16 columns, and say with valid_shape= that 9 hold data"),
+        ("[8, 12]", "[8, n]", "Vec", "load tiles with 16 columns, and say with valid_shape= how many hold data, as now"),
+    ],
+)
+def test_what_is_data_stays_so_in_a_larger_shape(shape, valid, space, words):
+    body = f"t = pl.tile.load(x, [0, 0], {shape}, {valid}, target_memory=pl.Mem.{space})\n"
+    (m,) = misaligned_tiles(kernel(body, "x: pl.Tensor[[64, 64], pl.FP32], n: pl.Scalar[pl.INDEX]"))
+    assert words in m.hint
+
+
 def test_windows_have_the_lines_of_their_whole():
     body = load("[16, 16]", "FP32") + "w = pl.tile.slice(t, [16, 3], [0, 0])\nu = pl.tile.muls(w, 2.0)\n"
     (m,) = misaligned_tiles(kernel(body, "x: pl.Tensor[[64, 64], pl.FP32]"))

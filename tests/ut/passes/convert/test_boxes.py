@@ -361,6 +361,14 @@ def test_a_depth_that_is_no_whole_boxes_is_reported_with_a_remedy(k, dtype, box)
     assert "valid_shape=" in e.value.hint
 
 
+@pytest.mark.parametrize(("flags", "window", "data"), [("", "[16, 32]", "[13, 20]"), (", a_trans=True", "[32, 16]", "[20, 13]")])
+def test_the_remedy_for_a_depth_has_whole_boxes_of_rows_too(flags, window, data):
+    with pytest.raises(CompileError, match="K = 20 is not a multiple of") as e:
+        product(13, 20, 16, "FP32", flags)
+    assert f"pl.slice(x, {window}, offsets, clamp=True)" in e.value.hint
+    assert f"pl.load(x, offsets, {window}, valid_shape={data}, target_memory=pl.Mem.Mat)" in e.value.hint
+
+
 @contract("T117")
 def test_more_than_two_dimensions_are_not_rounded():
     a, b = (Var(n, TensorType(d, DataType.FP32), Span.unknown()) for n, d in (("a", (2, 20, 64)), ("b", (2, 64, 20))))
