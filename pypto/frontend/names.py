@@ -14,6 +14,7 @@ from typing import Any
 
 from pypto.frontend.source import Source
 from pypto.ir.expr import Expr, Var
+from pypto.ir.shaped import ShapedType, same_dims
 from pypto.span import Span
 
 __all__ = ["ABSENT", "Binding", "Block", "Scope"]
@@ -171,7 +172,7 @@ def merge(ends: list[dict[str, Binding]], before: dict[str, Binding], block: Blo
             elif old is not None and (old.value is b.value or _equal_static(old, b)):
                 after[name] = b.but(constant=ABSENT) if isinstance(b.value, Expr) else b
             elif old is not None:
-                after[name] = b.but(poison=_changed(name), block=block)
+                after[name] = b.but(poison=_changed(name, old, b), block=block)
             else:
                 after[name] = _leak(name, after.get(name), b, block)
     return after
@@ -180,7 +181,7 @@ def merge(ends: list[dict[str, Binding]], before: dict[str, Binding], block: Blo
 def _leak(name: str, other: Binding | None, b: Binding, block: Block) -> Binding:
     """A name first bound inside: visible afterwards, unless two arms mean different things by it."""
     if other is not None and other.value is not b.value and not _equal_static(other, b):
-        return b.but(poison=_changed(name), block=block, leaked=True)
+        return b.but(poison=_changed(name, other, b), block=block, leaked=True)
     if b.poison is not None:
         return b.but(block=block, leaked=True)
     return b.but(constant=ABSENT if isinstance(b.value, Expr) else b.constant, block=block, leaked=True)
@@ -196,5 +197,9 @@ def _holds_expr(value: Any) -> bool:
     return isinstance(value, tuple) and any(isinstance(v, Expr) or _holds_expr(v) for v in value)
 
 
-def _changed(name: str) -> str:
-    return f"'{name}' stands for different things depending on which way the program went"
+def _changed(name: str, a: Binding, b: Binding) -> str:
+    text = f"'{name}' stands for different things depending on which way the program went"
+    x, y = (v.value.type if isinstance(v.value, Expr) else None for v in (a, b))
+    if isinstance(x, ShapedType) and isinstance(y, ShapedType) and x.dtype is y.dtype and same_dims(x.shape, y.shape):
+        return f"{text}, valid in different parts: pl.fillpad({name}) in each of them makes it valid everywhere"
+    return text
