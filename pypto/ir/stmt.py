@@ -40,6 +40,7 @@ __all__ = [
     "flatten_to_stmts",
     "last_yield",
     "seq",
+    "value_of",
 ]
 
 _put = object.__setattr__
@@ -378,6 +379,11 @@ _SCOPE_KINDS = {
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------
+
+
+def value_of(s: Stmt) -> Expr | None:
+    """What a statement assigns or evaluates; None of any other statement."""
+    return s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
 
 
 def flatten_to_stmts(stmt: Stmt | None) -> list[Stmt]:

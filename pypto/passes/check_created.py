@@ -17,7 +17,7 @@ from pypto.ir.opdef import Special
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import ShapedType, TensorType, const_dim
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, value_of
 from pypto.ir.verify.roots import Flow, Roots
 from pypto.ir.verify.scopes import symbols_of
 from pypto.ir.verify.ssa import user_name
@@ -48,7 +48,7 @@ def _kind(e: Call | Submit) -> str:
 
 
 def _called(s: Stmt) -> Call | Submit | None:
-    value = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+    value = value_of(s)
     return value if isinstance(value, (Call, Submit)) else None
 
 

@@ -18,7 +18,7 @@ from pypto.ir.node import Node
 from pypto.ir.program import Function
 from pypto.ir.rewrite import deep_clone
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, EvalStmt, IfStmt, ReturnStmt, Stmt, flatten_to_stmts, seq
+from pypto.ir.stmt import AssignStmt, EvalStmt, IfStmt, ReturnStmt, Stmt, flatten_to_stmts, seq, value_of
 from pypto.ir.verify.cores import kind_of_call
 from pypto.ir.verify.properties import IRProperty
 from pypto.passes.context import PassOptions
@@ -75,7 +75,7 @@ def _for_one_lane(f: Function) -> Function:
 
 
 def _kind(s: Stmt) -> str:
-    value: Node | None = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+    value: Node | None = value_of(s)
     return kind_of_call(value) if isinstance(value, Call) else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pypto.ir.expr import Call, IterArg, Var
 from pypto.ir.program import Function
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, SeqStmts, Stmt, WhileStmt
+from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, ScopeStmt, SeqStmts, Stmt, WhileStmt, value_of
 
 __all__ = ["applies", "calls", "definitions", "statements"]
 
@@ -35,7 +35,7 @@ def statements(body: Stmt | None) -> Iterator[Stmt]:
 def calls(body: Stmt | None) -> Iterator[Call]:
     """Every call that is the whole value of a statement."""
     for s in statements(body):
-        e = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        e = value_of(s)
         if isinstance(e, Call):
             yield e
 

@@ -21,7 +21,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.program import Function
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
-from pypto.ir.stmt import AssignStmt, EvalStmt, ReturnStmt, Stmt, flatten_to_stmts
+from pypto.ir.stmt import ReturnStmt, Stmt, flatten_to_stmts, value_of
 from pypto.named import NamedTuple
 from pypto.span import Span
 
@@ -180,7 +180,7 @@ class Launches(TensorValues):
     def only_kernel(self, callee: Function) -> DeviceCode | None:
         """The kernel that a function launches, if it does nothing else."""
         first, *rest = flatten_to_stmts(callee.body)
-        call = first.value if isinstance(first, AssignStmt) else first.expr if isinstance(first, EvalStmt) else None
+        call = value_of(first)
         only = all(isinstance(s, ReturnStmt) for s in rest) and isinstance(call, Call) and "core_num" not in call.attrs
         return self.devices.get(call.op.name) if only and isinstance(call, Call) else None
 

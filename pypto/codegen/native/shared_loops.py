@@ -16,7 +16,7 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, IterArg, TupleGetItemExpr, Var
 from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import TensorType
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts, value_of
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.ssa import user_name
 from pypto.named import NamedTuple
@@ -72,7 +72,7 @@ def _is_number(s: AssignStmt) -> bool:
 
 
 def _called(s: Stmt) -> Call | None:
-    value = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+    value = value_of(s)
     return value if isinstance(value, Call) else None
 
 

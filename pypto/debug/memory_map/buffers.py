@@ -20,7 +20,7 @@ from pypto.ir.node import Node
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function
 from pypto.ir.shaped import BufferType
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts
+from pypto.ir.stmt import ForStmt, IfStmt, ScopeStmt, Stmt, WhileStmt, flatten_to_stmts, value_of
 from pypto.ir.verify.buffer_storage import Window, handle_windows
 from pypto.ir.verify.live_walk import LiveWalk
 from pypto.ir.verify.ssa import user_name
@@ -79,7 +79,7 @@ class _Memory:
 
     def accesses(self, s: Stmt) -> Iterator[_Access]:
         """The bytes that a plain statement touches; other words for a buffer touch none."""
-        call = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        call = value_of(s)
         op = ops.of(call) if isinstance(call, Call) else None
         if op is None or not isinstance(call, Call) or (isinstance(op.semantics, Special) and op.semantics.kind in _METADATA):
             return
@@ -215,7 +215,7 @@ class _Values:
             if window.interval()[1:] != (low, high):  # written window by window: the tile is the whole
                 t = window.root.type
             assert isinstance(t, BufferType)
-            call = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+            call = value_of(s)
             assert isinstance(call, Call)
             by = call.op.name.split(".", 1)[-1]
             known = names.get(place_of(by, s.span))

@@ -18,7 +18,6 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import BufferType, TileType
 from pypto.ir.stmt import (
     AssignStmt,
-    EvalStmt,
     ForStmt,
     IfStmt,
     ReturnStmt,
@@ -28,6 +27,7 @@ from pypto.ir.stmt import (
     WhileStmt,
     YieldStmt,
     flatten_to_stmts,
+    value_of,
 )
 from pypto.named import NamedTuple
 from pypto.span import Span
@@ -126,7 +126,7 @@ def _row(s: Stmt, around: Span, depth: int, above: list[Statement]) -> Statement
 
 
 def _what(s: Stmt) -> str:
-    value = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+    value = value_of(s)
     if isinstance(value, Call):
         return value.op.name.split(".", 1)[-1]
     words: tuple[tuple[type[Stmt], str], ...] = (

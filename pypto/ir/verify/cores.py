@@ -16,7 +16,7 @@ from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.opdef import Special
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TileType
-from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt
+from pypto.ir.stmt import AssignStmt, Stmt, value_of
 from pypto.ir.types import Type
 from pypto.ir.verify.lane_regions import Core
 from pypto.ir.verify.properties import Diagnostic, Severity
@@ -53,7 +53,7 @@ def is_mixed(f: Function) -> bool:
 def _busy(f: Function) -> Iterator[tuple[Stmt, Call, Core]]:
     """Calls that keep one core busy; a value that comes from the other core keeps that one busy, too."""
     for s in statements(f.body):
-        value: Expr | None = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        value: Expr | None = value_of(s)
         if not isinstance(value, Call) or kind_of_call(value) in _ROOM:
             continue
         types = [*(a.type for a in value.args), s.var.type if isinstance(s, AssignStmt) else value.type]
@@ -97,7 +97,7 @@ def vector_kernel_split(program: Program) -> Iterator[Diagnostic]:
 
 def _pipes(f: Function) -> Iterator[tuple[Stmt, Call, str]]:
     for s in statements(f.body):
-        value = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        value = value_of(s)
         if isinstance(value, Call) and kind_of_call(value) in ("push", "pop", "free"):
             yield s, value, kind_of_call(value)
 

@@ -13,7 +13,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, Submit, Var
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TensorType
-from pypto.ir.stmt import AssignStmt, EvalStmt, IfStmt, Stmt
+from pypto.ir.stmt import AssignStmt, IfStmt, Stmt, value_of
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.scopes import ScopedWalk
 from pypto.ir.verify.ssa import user_name
@@ -43,7 +43,7 @@ class _Uses(ScopedWalk):
             self._branch(s)
             return
         super()._statement(s)
-        call = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        call = value_of(s)
         if isinstance(call, (Call, Submit)) and ops.find(call.op.name) is None:
             self._spend(call, s.var if isinstance(s, AssignStmt) else None)
 

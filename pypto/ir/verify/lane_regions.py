@@ -33,6 +33,7 @@ from pypto.ir.stmt import (
     WhileStmt,
     YieldStmt,
     flatten_to_stmts,
+    value_of,
 )
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.scopes import defined_by, statements, uses_in
@@ -107,7 +108,7 @@ def _finding(code: int, message: str, span: Span, hint: str) -> Diagnostic:
 
 def _applied(body: Stmt) -> Iterator[tuple[Stmt, Call, OpDef]]:
     for s in statements(body):
-        e = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        e = value_of(s)
         op = ops.of(e) if isinstance(e, Call) else None
         if isinstance(e, Call) and op is not None:
             yield s, e, op

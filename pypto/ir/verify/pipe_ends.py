@@ -17,7 +17,7 @@ from pypto.ir.opdef import Special
 from pypto.ir.ops.pipes import BUFFER, FREE, PIPE, POP, PUSH
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
-from pypto.ir.stmt import AssignStmt, EvalStmt, Stmt
+from pypto.ir.stmt import AssignStmt, Stmt, value_of
 from pypto.ir.verify.scopes import statements
 from pypto.named import NamedTuple
 
@@ -106,7 +106,7 @@ def pipe_use(f: Function) -> PipeUse | None:
     calls: list[tuple[str, Call]] = []
     popped: dict[Var, Call] = {}
     for s in statements(f.body):
-        call = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        call = value_of(s)
         kind = kind_of_pipe(call) if isinstance(call, Call) else ""
         if not isinstance(call, Call) or not kind:
             continue

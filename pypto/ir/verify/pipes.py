@@ -18,7 +18,18 @@ from pypto.ir.ops.pipes import BUFFER, FREE, PIPE, POP, PUSH, axis_of
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, const_dim, const_dims
-from pypto.ir.stmt import AssignStmt, ClusterScopeStmt, EvalStmt, ForStmt, IfStmt, SeqStmts, Stmt, WhileStmt, flatten_to_stmts
+from pypto.ir.stmt import (
+    AssignStmt,
+    ClusterScopeStmt,
+    EvalStmt,
+    ForStmt,
+    IfStmt,
+    SeqStmts,
+    Stmt,
+    WhileStmt,
+    flatten_to_stmts,
+    value_of,
+)
 from pypto.ir.verify.pipe_ends import C2V, RESERVE, Channel, PipeUse, Transfer, pipe_use
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.scopes import statements, uses_in
@@ -250,9 +261,7 @@ def _started(body: Stmt, uses: dict[str, PipeUse]) -> Iterator[Call | Submit]:
 
 
 def _top_calls(body: Stmt) -> list[Call]:
-    found = (
-        s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None for s in flatten_to_stmts(body)
-    )
+    found = (value_of(s) for s in flatten_to_stmts(body))
     return [c for c in found if isinstance(c, Call) and ops.find(c.op.name) is None]
 
 

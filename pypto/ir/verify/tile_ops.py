@@ -16,7 +16,7 @@ from pypto.ir.expr import Call, MakeTuple, Var
 from pypto.ir.opdef import OpDef, Special
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TensorType, TileType
-from pypto.ir.stmt import AssignStmt, EvalStmt
+from pypto.ir.stmt import value_of
 from pypto.ir.verify.properties import Diagnostic, Severity
 from pypto.ir.verify.scopes import definitions, statements
 from pypto.span import Span
@@ -46,7 +46,7 @@ def _device(program: Program) -> Iterator[Function]:
 
 def _calls(f: Function) -> Iterator[tuple[Call, OpDef]]:
     for n in statements(f.body):
-        e = n.value if isinstance(n, AssignStmt) else n.expr if isinstance(n, EvalStmt) else None
+        e = value_of(n)
         op = ops.of(e) if isinstance(e, Call) else None
         if isinstance(e, Call) and op is not None:
             yield e, op

@@ -15,7 +15,7 @@ from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType, TileType, const_dim, const_dims, same_dims
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, value_of
 from pypto.ir.types import Type
 from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape, demanded_boxes
 from pypto.passes.memory.spaces import staging_space
@@ -31,7 +31,7 @@ def _only_stored(body: Stmt) -> frozenset[Var]:
     stored: set[Var] = set()
     used: set[Var] = set()
     for s in statements(body):
-        c = s.value if isinstance(s, AssignStmt) else s.expr if isinstance(s, EvalStmt) else None
+        c = value_of(s)
         if isinstance(c, Call) and c.op.name == "tensor.assemble" and isinstance(c.args[1], Var):
             stored.add(c.args[1])
             used.update(used_vars(c.args[0]))
