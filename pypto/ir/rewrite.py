@@ -15,7 +15,7 @@ from pypto.ir.node import DEFINITION, MANY, ONE, Attrs, Node
 from pypto.ir.stmt import SeqStmts, Stmt
 from pypto.ir.types import Type
 
-__all__ = ["Mutator", "Visitor", "deep_clone", "defined_vars", "free_vars", "substitute", "walk"]
+__all__ = ["Mutator", "Visitor", "deep_clone", "defined_vars", "free_vars", "sources", "substitute", "walk"]
 
 N = TypeVar("N", bound=Node)
 Replacement = Stmt | Iterable[Stmt] | None
@@ -233,6 +233,19 @@ def free_vars(n: Node, types: bool = False) -> list[Var]:
         if isinstance(x, Var) and x.__identity__ and x not in defined:
             found[x] = None
     return list(found)
+
+
+def sources(e: Expr, values: Mapping[Var, Expr]) -> set[Var]:
+    """Variables that an expression is computed from, through those of `values`, which are assigned once."""
+    found: set[Var] = set()
+    work = free_vars(e)
+    while work:
+        v = work.pop()
+        if v not in found:
+            found.add(v)
+            if v in values:
+                work += free_vars(values[v])
+    return found
 
 
 def substitute(n: N, mapping: Mapping[Var, Expr]) -> N:

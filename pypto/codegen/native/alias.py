@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pypto.codegen.native.access import ForItem, View
 from pypto.codegen.native.emit import Touch
-from pypto.codegen.native.independence import defined, steady
+from pypto.codegen.native.independence import coefficient, defined
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.shaped import const_dim
@@ -63,18 +63,7 @@ def _axis_of(loop: ForItem, v: View, values: Values, others: frozenset[Var]) -> 
         return None
     for axis, (offset, extent) in enumerate(v.window):
         size = const_dim(extent)
-        moved = _coefficient(offset, loop.var, values, others)
+        moved = coefficient(offset, loop.var, values, others)
         if size is not None and moved is not None and abs(moved * loop.step.value) >= size > 0:
             return axis
     return None
-
-
-def _coefficient(e: Expr, v: Var, values: Values, others: frozenset[Var]) -> int | None:
-    """The constant factor of `v` in a linear expression whose other terms stay as they are; None where `e` is none."""
-    factor = 0
-    for atom, c in arith.linear(e, values).terms:
-        if atom is v:
-            factor = c
-        elif not steady(atom, v, values, others):
-            return None
-    return factor

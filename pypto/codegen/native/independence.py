@@ -16,11 +16,11 @@ from pypto.dtypes import DataType
 from pypto.ir import arith
 from pypto.ir.analyzer import Analyzer
 from pypto.ir.expr import ConstInt, Expr, Var, const_index
-from pypto.ir.rewrite import free_vars
+from pypto.ir.rewrite import sources
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.ssa import user_name
 
-__all__ = ["defined", "loop_to_share", "steady", "why_blocks_meet", "why_calls_meet", "why_trips_meet"]
+__all__ = ["coefficient", "defined", "loop_to_share", "steady", "why_blocks_meet", "why_calls_meet", "why_trips_meet"]
 
 Values = dict[Var, Expr]
 
@@ -124,20 +124,18 @@ class _Trip:
 
 def steady(atom: Expr, var: Var, values: Values, inner: frozenset[Var]) -> bool:
     """Whether an expression has the same value in every trip: it depends on neither `var` nor what is defined inside."""
-    work = list(free_vars(atom))
-    seen: set[Var] = set()
-    while work:
-        v = work.pop()
-        if v is var:
-            return False
-        if v in seen:
-            continue
-        seen.add(v)
-        if v in values:
-            work += free_vars(values[v])
-        elif v in inner:
-            return False
-    return True
+    return all(v is not var and (v in values or v not in inner) for v in sources(atom, values))
+
+
+def coefficient(e: Expr, var: Var, values: Values, inner: frozenset[Var]) -> int | None:
+    """The constant factor of `var` in a linear expression whose other terms are steady; None where `e` is none."""
+    factor = 0
+    for atom, c in arith.linear(e, values).terms:
+        if atom is var:
+            factor = c
+        elif not steady(atom, var, values, inner):
+            return None
+    return factor
 
 
 def defined(region: Region) -> Iterable[Var]:

@@ -308,7 +308,7 @@ class EntryWriter(Launches):
     def loop(self, s: ForStmt) -> None:
         self.begin(s)
         if s.kind is ForKind.Parallel:
-            found = loop_call(s, self.devices)
+            found = loop_call(s, self.devices, self.roots.flow)
             self.loops.append(EntryLoop(s.span, None if isinstance(found, LoopCall) else found))
             if isinstance(found, LoopCall):
                 self.shared_loop(s, found)

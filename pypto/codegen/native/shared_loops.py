@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pypto.codegen.native.device import DeviceCode
-from pypto.codegen.native.independence import why_calls_meet
+from pypto.codegen.native.independence import coefficient, why_calls_meet
 from pypto.dtypes import DataType
-from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, IterArg, TupleGetItemExpr, Var
-from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import TensorType
-from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, ReturnStmt, Stmt, YieldStmt, flatten_to_stmts, value_of
+from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, Stmt, YieldStmt, flatten_to_stmts, value_of
 from pypto.ir.types import ScalarType
+from pypto.ir.verify.roots import Flow
 from pypto.ir.verify.ssa import user_name
 from pypto.named import NamedTuple
 from pypto.span import Span
@@ -35,7 +34,7 @@ class LoopCall(NamedTuple):
     steps: tuple[int, ...]
 
 
-def loop_call(s: ForStmt, devices: Mapping[str, DeviceCode]) -> LoopCall | str:
+def loop_call(s: ForStmt, devices: Mapping[str, DeviceCode], flow: Flow) -> LoopCall | str:
     """What the trips of a parallel loop do, if threads may share them; else why not."""
     if not isinstance(s.step, ConstInt) or s.step.value == 0:
         return "its step is no constant"
@@ -50,7 +49,8 @@ def loop_call(s: ForStmt, devices: Mapping[str, DeviceCode]) -> LoopCall | str:
         return "a trip launches blocks, or several kernels"
     if any(isinstance(x, AssignStmt) and x not in scalars and x is not at and not _is_item(x, at) for x in body):
         return "a trip does more than to call a kernel"
-    if not _hands_on(s, body, at, call, code):
+    given = [None if i is None else call.args[i] for i in flow.returned(call.op.name)]
+    if not _hands_on(s, body, at, given):
         return "a trip hands something on to the next one"
     if code.waits:
         return "the kernel waits for others"
@@ -58,7 +58,7 @@ def loop_call(s: ForStmt, devices: Mapping[str, DeviceCode]) -> LoopCall | str:
         return "optimizations are off, or the kernel is given one memory twice"
     steps = []
     for p, a in zip(code.function.params, call.args, strict=True):
-        step = 0 if isinstance(p.type, TensorType) else _step(a, s.loop_var, values)
+        step = 0 if isinstance(p.type, TensorType) else coefficient(a, s.loop_var, values, frozenset())
         if step is None or (step and p.type != ScalarType.of(DataType.INDEX)):
             return f"'{user_name(p)}' does not move by the same from trip to trip"
         steps.append(step * s.step.value)
@@ -80,14 +80,16 @@ def _is_item(s: AssignStmt, at: Stmt) -> bool:
     return isinstance(s.value, TupleGetItemExpr) and isinstance(at, AssignStmt) and s.value.tuple is at.var
 
 
-def _hands_on(s: ForStmt, body: list[Stmt], at: Stmt, call: Call, code: DeviceCode) -> bool:
-    """Whether each carried value is a tensor that the kernel was given in its place, and nothing else is in the loop."""
+def _hands_on(s: ForStmt, body: list[Stmt], at: Stmt, given: list[Expr | None]) -> bool:
+    """Whether each carried value is a tensor that the kernel was given in its place, and nothing else is in the loop.
+
+    `given`: the arguments that the call's results are.
+    """
     last = body[-1] if body and isinstance(body[-1], YieldStmt) else None
     rest = body if last is None else body[:-1]
     if not all(isinstance(x, (AssignStmt, EvalStmt)) for x in rest):
         return False
     results: dict[Var, Expr | None] = {}
-    given = _returned(code, call)
     for x in rest:
         if isinstance(x, AssignStmt) and x is at and len(given) == 1:
             results[x.var] = given[0]
@@ -99,34 +101,3 @@ def _hands_on(s: ForStmt, body: list[Stmt], at: Stmt, call: Call, code: DeviceCo
 
 def _stays(a: IterArg, y: Expr, results: Mapping[Var, Expr | None]) -> bool:
     return isinstance(a.type, TensorType) and (y is a or (isinstance(y, Var) and results.get(y) is a))
-
-
-def _returned(code: DeviceCode, call: Call) -> list[Expr | None]:
-    """The arguments that a kernel's results are."""
-    last = flatten_to_stmts(code.function.body)[-1]
-    places = {p: i for i, p in enumerate(code.function.params)}
-    values = last.value if isinstance(last, ReturnStmt) else ()
-    return [call.args[places[v]] if isinstance(v, Var) and v in places else None for v in values]
-
-
-def _step(e: Expr, loop_var: Var, values: Mapping[Var, Expr]) -> int | None:
-    """By how much an expression grows with the loop's variable; None where it does not grow by a constant."""
-    factor = 0
-    for atom, c in arith.linear(e, dict(values)).terms:
-        if atom is loop_var:
-            factor += c
-        elif _depends(atom, loop_var, values):
-            return None
-    return factor
-
-
-def _depends(e: Expr, loop_var: Var, values: Mapping[Var, Expr]) -> bool:
-    work, seen = list(free_vars(e)), set[Var]()
-    while work:
-        v = work.pop()
-        if v is loop_var:
-            return True
-        if v in values and v not in seen:
-            seen.add(v)
-            work += free_vars(values[v])
-    return False

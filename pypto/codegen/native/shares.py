@@ -6,7 +6,8 @@ statement that has all shares done.  Invariant: a share calls the kernel with th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from pypto.codegen.native.device import DeviceCode
@@ -45,13 +46,9 @@ class SharedCalls:
 
     def trips(self, code: DeviceCode, steps: Sequence[int], trips: str, arguments: Sequence[str]) -> list[str]:
         """Statements that have a call made `trips` times, its arguments moving on by `steps`, and set `failed`."""
-        kernel = c_name(code.function.name)
-        key = (code.function.name, *steps)
-        name = f"loop{len(self.texts)}_{kernel}"
-        if key not in self.texts:
-            self.texts[key] = _share_loop(code, steps, name)
-        else:
-            name = f"loop{list(self.texts).index(key)}_{kernel}"
+        moves = "_".join(str(step).replace("-", "down") for step in steps)
+        name = f"loop_{moves}_{c_name(code.function.name)}"
+        self.texts.setdefault((code.function.name, *steps), _share_loop(code, steps, name))
         return [
             f"struct {name} given = {{{', '.join([trips, *arguments])}}};",
             f"const int64_t failed = {trips} > 0 ? pp_shared(call, {trips}, share_{name}, &given) : 0;",
@@ -59,45 +56,48 @@ class SharedCalls:
 
 
 def _share_loop(code: DeviceCode, steps: Sequence[int], name: str) -> str:
+    moves = [f" + trip * {step}" if step else "" for step in steps]
+    moves += [""] * (len(code.fields) - len(steps))
+    values = "".join(f", g->{n}{by}" for (_, n), by in zip(code.fields, moves, strict=True))
     w = Writer()
     with w.block(f"struct {name}", tail="};"):
         w.line("int64_t trips;")
         w.all(f"{t}{n};" for t, n in code.fields)
-    with w.block(f"static int64_t share_{name}(pypto_call *call, void *given, int64_t share, int64_t shares)"):
-        w.line(f"const struct {name} *const g = given;")
-        w.line("const int64_t last = pp_part(g->trips, share + 1, shares);")
-        with w.block("for (int64_t trip = pp_part(g->trips, share, shares); trip < last; ++trip)"):
-            moves = [f" + trip * {step}" if step else "" for step in steps]
-            moves += [""] * (len(code.fields) - len(steps))
-            values = "".join(f", g->{n}{by}" for (_, n), by in zip(code.fields, moves, strict=True))
-            alone = ", 0, 1" if code.shares else ""
-            call = f"kernel_{c_name(code.function.name)}(call, call->arena->base, 0, 1{values}{alone})"
-            w.line(f"const int64_t failed = {call};")
-            w.line("if (failed) {")
-            w.line("    return failed;")
-            w.line("}")
-        w.line("return 0;")
+    with _function(w, name):
+        _calls(w, code, "trip", "g->trips", f"0, 1{values}")
     return w.text()
 
 
 def _share(code: DeviceCode, sharing: Sharing, name: str) -> str:
     w, kernel = Writer(), c_name(code.function.name)
+    values = "".join(f", g->launch.{n}" for _, n in code.fields)
     with w.block(f"struct {name}", tail="};"):
         w.line(f"launch_{kernel} launch;")
         w.line("int64_t block, blocks;")
-    with w.block(f"static int64_t share_{name}(pypto_call *call, void *given, int64_t share, int64_t shares)"):
-        w.line(f"const struct {name} *const g = given;")
-        w.line("unsigned char *const mem = call->arena->base;")
-        values = "".join(f", g->launch.{n}" for _, n in code.fields)
+    with _function(w, name):
         if sharing == "trips":
             w.line(f"return kernel_{kernel}(call, mem, g->block, g->blocks{values}, share, shares);")
         else:
-            w.line("const int64_t last = pp_part(g->blocks, share + 1, shares);")
-            with w.block("for (int64_t block = pp_part(g->blocks, share, shares); block < last; ++block)"):
-                alone = ", 0, 1" if code.shares else ""
-                w.line(f"const int64_t failed = kernel_{kernel}(call, mem, block, g->blocks{values}{alone});")
-                w.line("if (failed) {")
-                w.line("    return failed;")
-                w.line("}")
-            w.line("return 0;")
+            _calls(w, code, "block", "g->blocks", f"block, g->blocks{values}")
     return w.text()
+
+
+@contextmanager
+def _function(w: Writer, name: str) -> Iterator[None]:
+    """The function that does one share, around what it does with `g`, what was given, and `mem`, its thread's memory."""
+    with w.block(f"static int64_t share_{name}(pypto_call *call, void *given, int64_t share, int64_t shares)"):
+        w.line(f"const struct {name} *const g = given;")
+        w.line("unsigned char *const mem = call->arena->base;")
+        yield
+
+
+def _calls(w: Writer, code: DeviceCode, var: str, count: str, given: str) -> None:
+    """The calls of a share, one after the other; `given`: the block, the number of blocks, and the kernel's own arguments."""
+    alone = ", 0, 1" if code.shares else ""
+    w.line(f"const int64_t last = pp_part({count}, share + 1, shares);")
+    with w.block(f"for (int64_t {var} = pp_part({count}, share, shares); {var} < last; ++{var})"):
+        w.line(f"const int64_t failed = kernel_{c_name(code.function.name)}(call, mem, {given}{alone});")
+        w.line("if (failed) {")
+        w.line("    return failed;")
+        w.line("}")
+    w.line("return 0;")

@@ -15,7 +15,7 @@ from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.uses import reads
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
-from pypto.ir.rewrite import free_vars, substitute
+from pypto.ir.rewrite import free_vars, sources, substitute
 from pypto.ir.shaped import TensorType, const_dim
 from pypto.named import NamedTuple
 
@@ -53,7 +53,7 @@ class Streams:
         if v.root.var is None or v.root in self.read or not _may_be_large(v.root.var):
             return None
         inside = [item for item in loops if isinstance(item, ForItem)]
-        moving = _depends_on(v.offset, values)
+        moving = sources(v.offset, values)
         if len(inside) != len(loops) or any(item.var not in moving for item in inside):
             return None  # another trip may write the same elements again
         blocks = self.block in moving
@@ -111,18 +111,6 @@ def _may_be_large(tensor: Var) -> bool:
     assert isinstance(tensor.type, TensorType)
     known = const_dim(arith.product(tensor.type.shape))
     return known is None or known * tensor.type.dtype.get_byte() >= LARGE
-
-
-def _depends_on(e: Expr, values: Mapping[Var, Expr]) -> set[Var]:
-    """Variables that a value is computed from, through those that are computed themselves."""
-    found: set[Var] = set()
-    work = list(free_vars(e))
-    while work:
-        v = work.pop()
-        if v not in found:
-            found.add(v)
-            work += free_vars(values[v]) if v in values else ()
-    return found
 
 
 def _read(block: Block) -> Iterator[Root]:
