@@ -32,7 +32,7 @@ from pypto.ir.types import ScalarType
 from pypto.ir.verify.pipe_ends import PipeUse
 from pypto.named import NamedTuple
 
-__all__ = ["DeviceCode", "build_access", "emit_device", "symbols_of"]
+__all__ = ["DeviceCode", "block_of", "build_access", "emit_device", "stage_of", "symbols_of"]
 
 
 class DeviceCode(NamedTuple):
@@ -84,11 +84,20 @@ def build_access(function: Function, addressed: bool) -> Base:
     return from_tile.build(function, addressed)
 
 
+def block_of(b: Base, optimize: bool) -> flow.Block:
+    """What a device function does: runs with their facts, or every operation by itself."""
+    return flow.optimize(b.body, b.tensors.values()) if optimize else flow.plain(b.body)
+
+
+def stage_of(function: Function) -> str:
+    """What a device function is made of, in words."""
+    return "Buffer" if function.ir_stage is FunctionIRStage.Buffer else "Tile"
+
+
 def emit_device(function: Function, addressed: bool, optimize: bool, sites: Sites, functions: LaneFunctions) -> DeviceCode:
     """One device function as C."""
     b = build_access(function, addressed)
-    roots = b.tensors.values()
-    block = flow.optimize(b.body, roots) if optimize else flow.plain(b.body, roots)
+    block = block_of(b, optimize)
     offsets, total = _offsets(b)
     names, w = Names(), Writer()
     symbols = symbols_of(function)
@@ -108,11 +117,11 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     parameters += [f"{t}const {n}" for t, n in fields]
     if shared is not None:
         parameters += ["const int64_t pp_share", "const int64_t pp_shares"]
-    e = Emitter(w, names, sites, offsets, total, optimize, functions)
+    e = Emitter(w, names, sites, offsets, total, functions)
     e.shared = shared
     if optimize and not waits:
         e.streams = Streams(block, (*function.params, *symbols), b.block, b.blocks)
-    w.line(f"/* {function.name}: {'Buffer' if function.ir_stage is FunctionIRStage.Buffer else 'Tile'} stage */")
+    w.line(f"/* {function.name}: {stage_of(function)} stage */")
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
         _body(e, b, block)
     apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"

@@ -119,10 +119,9 @@ class Emitter:
         sites: Sites,
         spaces: Mapping[MemorySpace, int],
         scratch_base: int,
-        fuse: bool,
         functions: LaneFunctions,
     ) -> None:
-        self.w, self.names, self.sites, self.spaces, self.fuse = w, names, sites, spaces, fuse
+        self.w, self.names, self.sites, self.spaces = w, names, sites, spaces
         self.functions = functions
         self.scratch_at = self.scratch_high = scratch_base
         self.touches: list[Touch] = []
@@ -338,8 +337,7 @@ class Emitter:
     # -- operations --
 
     def run(self, run: Run) -> None:
-        groups = form_groups(run) if self.fuse else [_alone(run, k) for k in range(len(run.ops))]
-        for g in groups:
+        for g in form_groups(run):
             self.group(run, g)
 
     def group(self, run: Run, g: Group) -> None:
@@ -420,15 +418,6 @@ class Emitter:
             self.w.line(f"const int64_t found = {call};")
             with self.w.block("if (found != PP_FINE)"):
                 self.w.line(f"return pp_fault(call, {site}, found, 0, 0);")
-
-
-def _alone(run: Run, k: int) -> Group:
-    """An operation as a group of its own, its result stored."""
-    unknown = tuple(u._replace(writer=None, others=(), exposed=True) for u in run.uses[k])
-    one = Run((), (run.ops[k],), (unknown,), ((run.ops[k].dst.root, 0, 1 << 62),))
-    group = form_groups(one)[0]
-    steps = tuple(s._replace(ops=tuple(p._replace(at=k) for p in s.ops)) for s in group.steps)
-    return Group(group.rows, steps, frozenset((k,)), {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops})
 
 
 _LINES = ("rows", "columns")

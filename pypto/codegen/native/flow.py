@@ -37,15 +37,12 @@ from pypto.codegen.native.direct_stores import stored_directly
 from pypto.codegen.native.turns import is_copy, turn_of
 from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
-from pypto.ir.expr import const_index
 from pypto.ir.opdef import FULL, MASK, SCALAR
 from pypto.named import NamedTuple
 
 __all__ = ["Block", "Nested", "Part", "Run", "live_in", "optimize", "plain", "writes"]
 
-_ZERO, _ONE = const_index(0), const_index(1)
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
-_ALL = ""  # the pattern of a read of any elements of a view
 
 
 class Run(NamedTuple):
@@ -333,16 +330,16 @@ def optimize(region: Region, roots: Iterable[Root]) -> Block:
     return block
 
 
-def plain(region: Region, roots: Iterable[Root]) -> Block:
+def plain(region: Region) -> Block:
     """Runs without any optimization: every operation stands alone and touches memory as it is written."""
     parts: list[Part] = []
     for item in region.items:
         if isinstance(item, COMPUTE):
             parts.append(Run((), (item,), uses_of((item,)), ((item.dst.root, 0, 1 << 62),)))
         elif isinstance(item, IfItem):
-            parts.append(Nested(item, (plain(item.then, roots), plain(item.otherwise, roots))))
+            parts.append(Nested(item, (plain(item.then), plain(item.otherwise))))
         elif isinstance(item, (ForItem, WhileItem)):
-            parts.append(Nested(item, (plain(item.body, roots),)))
+            parts.append(Nested(item, (plain(item.body),)))
         else:
             parts.append(item)
     return Block(parts)

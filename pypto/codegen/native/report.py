@@ -24,12 +24,11 @@ from pypto.codegen.native.access import (
     WhileItem,
     same_mapping,
 )
-from pypto.codegen.native.device import build_access
+from pypto.codegen.native.device import block_of, build_access, stage_of
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.groups import Group, GroupAccess, form_groups, why_apart
 from pypto.codegen.native.products import product_of
 from pypto.codegen.native.unit import NativeUnit
-from pypto.enums import FunctionIRStage
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, const_index
 from pypto.ir.lanes import LaneProgram
@@ -131,15 +130,13 @@ def _entry_lines(unit: NativeUnit) -> Iterator[str]:
 
 def _kernel(f: Function, stays: str, addressed: bool, optimize: bool, sharing: tuple[str | None, str | None]) -> KernelReport:
     b = build_access(f, addressed)
-    block = flow.optimize(b.body, b.tensors.values()) if optimize else flow.plain(b.body, b.tensors.values())
     walk = _Walk(optimize)
-    walk.block(block, 0, ONE)
+    walk.block(block_of(b, optimize), 0, ONE)
     before = Counter(op.name for op in _computed(b.body))
     before.subtract(walk.names)
-    stage = "Buffer" if f.ir_stage is FunctionIRStage.Buffer else "Tile"
     gone = tuple((name, n) for name, n in before.items() if n > 0)
     in_blocks = any(isinstance(n, Call) and n.op.name.endswith("get_block_idx") for n in ir_walk(f.body))
-    return KernelReport(f.name, stage, stays, *sharing, gone, tuple(walk.heads), in_blocks, tuple(walk.loops))
+    return KernelReport(f.name, stage_of(f), stays, *sharing, gone, tuple(walk.heads), in_blocks, tuple(walk.loops))
 
 
 def _computed(region: Region) -> Iterator[Compute]:

@@ -138,7 +138,7 @@ class TensorValues:
     ) -> None:
         check = windows.transfer_check(offsets, extents, limits, span, what)
         if check is not None:
-            Emitter(self.w, self.names, self.sites, {}, 0, False, LaneFunctions()).check(check)
+            Emitter(self.w, self.names, self.sites, {}, 0, LaneFunctions()).check(check)
 
     def on_tensor_reshape(self, var: Var | None, call: Call, span: Span) -> None:
         if var is None:
@@ -181,7 +181,7 @@ class TensorValues:
         self.names.of[pointer] = t.pointer
         view = windows.window_view(Root(MemorySpace.DDR, pointer), t.type, indices.elements, ones)
         assert view is not None
-        return Emitter(self.w, self.names, self.sites, {}, 0, False, LaneFunctions()), view
+        return Emitter(self.w, self.names, self.sites, {}, 0, LaneFunctions()), view
 
     def on_tensor_read(self, var: Var | None, call: Call, span: Span) -> None:
         if var is not None:
