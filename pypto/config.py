@@ -18,6 +18,7 @@ from pypto.errors import ConfigError
 __all__ = ["ALL", "Option", "check", "environment", "settings", "size_in_bytes", "under", "unknown"]
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 # The options that another process sent along with its work; None: those of this process.
 _sent: ContextVar[Mapping[str, str] | None] = ContextVar("pypto.settings", default=None)
 
@@ -76,24 +77,17 @@ def _directory(text: str) -> str:
     return path if os.path.isabs(path) else _absolute.setdefault(path, os.path.abspath(path))
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not value > 0:
-        raise ValueError("expected a positive number")
-    return value
+def _positive(kind: Callable[[str], N]) -> Callable[[str], N]:
+    def parse(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind("0")
+        if not value > 0:
+            raise ValueError("expected a positive number")
+        return value
 
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise ValueError("expected a positive number")
-    return value
+    return parse
 
 
 def size_in_bytes(text: str) -> int:
@@ -111,7 +105,7 @@ def size_in_bytes(text: str) -> int:
 CACHE = Option("PYPTO_CACHE", _choice("on", "readonly", "off"), "on", "on, readonly or off: how the artifact cache is used")
 CACHE_DIR = Option("PYPTO_CACHE_DIR", _directory, "", "directory of the artifact cache; default: the user's cache directory")
 CACHE_LOCK_TIMEOUT = Option(
-    "PYPTO_CACHE_LOCK_TIMEOUT", _positive, 300.0, "seconds to wait for another process that builds the same kernel"
+    "PYPTO_CACHE_LOCK_TIMEOUT", _positive(float), 300.0, "seconds to wait for another process that builds the same kernel"
 )
 CACHE_MAX_SIZE = Option("PYPTO_CACHE_MAX_SIZE", size_in_bytes, 4 << 30, "bytes the cache may hold before old entries are pruned")
 PYPTO_CC = Option("PYPTO_CC", str, "", "C compiler command, before $CC and the compilers on PATH")
@@ -125,7 +119,7 @@ TARGET_CPU = Option(
     " x86-64-v2 (SSE4.2), x86-64-v3 (AVX2, FMA), x86-64-v4 (AVX-512), armv8-a",
     affects_code=True,
 )
-COMPILER_TIMEOUT = Option("PYPTO_COMPILER_TIMEOUT", _positive, 900.0, "seconds one C compiler run may take")
+COMPILER_TIMEOUT = Option("PYPTO_COMPILER_TIMEOUT", _positive(float), 900.0, "seconds one C compiler run may take")
 PTOAS = Option(
     "PYPTO_PTOAS", _choice("on", "off"), "on", "off: ptoas is not run on .pto texts, though there is one", affects_code=True
 )
@@ -134,7 +128,10 @@ LAUNCHER = Option(
     "PYPTO_LAUNCHER", _choice("native", "ctypes"), "native", "native, or ctypes to call kernels without the C launcher"
 )
 NUM_THREADS = Option(
-    "PYPTO_NUM_THREADS", _count, 0, "threads that one call may use for its parallel loops and blocks; default: the CPUs at hand"
+    "PYPTO_NUM_THREADS",
+    _positive(int),
+    0,
+    "threads that one call may use for its parallel loops and blocks; default: the CPUs at hand",
 )
 NATIVE_OPT = Option(
     "PYPTO_NATIVE_OPT", _choice("0", "1"), "1", "0 keeps every tile in memory: no fusion, no elided transfer", affects_code=True

@@ -30,6 +30,7 @@ __all__ = [
     "product",
     "same",
     "sub",
+    "trips",
     "wrap",
 ]
 
@@ -143,6 +144,12 @@ def product(dims: Iterable[Expr]) -> Expr:
     for d in dims:
         out = mul(out, d)
     return out
+
+
+def trips(start: Expr, stop: Expr, step: Expr) -> int | None:
+    """How many trips a loop makes that nothing leaves early; None where the bounds are not constant, or the step is 0."""
+    bounds = [e.value for e in (start, stop, step) if isinstance(e, ConstInt)]
+    return len(range(*bounds)) if len(bounds) == 3 and bounds[2] else None
 
 
 def same(a: Expr, b: Expr) -> bool:

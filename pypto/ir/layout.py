@@ -16,6 +16,7 @@ from pypto.named import NamedTuple
 
 __all__ = [
     "BoxLayout",
+    "arriving_layout",
     "box_of",
     "element_offset",
     "implicit_layout",
@@ -57,6 +58,13 @@ def implicit_layout(space: MemorySpace | None, shape: tuple[int | None, ...]) ->
     column = len(shape) == 2 and shape[1] == 1 and shape[0] is not None and shape[0] > 1
     outer = _COL if column else _ROW
     return BoxLayout(outer, _COL if space is MemorySpace.Right else _FLAT, 512)
+
+
+def arriving_layout(space: MemorySpace | None, shape: tuple[int | None, ...]) -> BoxLayout:
+    """The layout of a tile that is loaded or passed into `space`: one row is no box in Mat memory, it lies flat."""
+    layout = implicit_layout(space, shape)
+    row = space is MemorySpace.Mat and len(shape) == 2 and shape[0] == 1
+    return layout._replace(blayout=_ROW, slayout=_FLAT) if row else layout
 
 
 def box_of(layout: BoxLayout, dtype: DataType) -> tuple[int, int]:

@@ -236,28 +236,17 @@ def _add_constructors(cls: Any, fields: tuple[Field, ...], keep_init: bool) -> N
 # Passes spend most of their time here, and most programs use few of the classes.
 
 
-def _replace(self: Any, **changes: Any) -> Any:
-    return _write(type(self), "replace", _text_of_replace)(self, **changes)
+def _lazily(name: str, text: Callable[[Any], str]) -> Callable[..., Any]:
+    """A method that puts the written one in its place, and calls it."""
 
+    def method(self: Any, **given: Any) -> Any:
+        cls: Any = type(self)
+        scope: dict[str, Any] = {"make": cls.make, "attr_nodes": attr_nodes, "_same": _MISSING}
+        exec(_compiled(text(cls)), scope)
+        setattr(cls, name, scope[name])
+        return scope[name](self, **given)
 
-def _children(self: Any) -> list[Any]:
-    made: list[Any] = _write(type(self), "children", _text_of_children)(self)
-    return made
-
-
-def _parts(self: Any) -> list[Any]:
-    made: list[Any] = _write(type(self), "parts", _text_of_parts)(self)
-    return made
-
-
-_FIRST = {"replace": _replace, "children": _children, "parts": _parts}
-
-
-def _write(cls: Any, name: str, text: Callable[[Any], str]) -> Any:
-    scope: dict[str, Any] = {"make": cls.make, "attr_nodes": attr_nodes, "_same": _MISSING}
-    exec(_compiled(text(cls)), scope)
-    setattr(cls, name, scope[name])
-    return scope[name]
+    return method
 
 
 def _text_of_replace(cls: Any) -> str:
@@ -286,3 +275,10 @@ def _text_of_children(cls: Any, keep: str = "") -> str:
 
 def _text_of_parts(cls: Any) -> str:
     return _text_of_children(cls, " if not x.__type__")
+
+
+_FIRST = {
+    "replace": _lazily("replace", _text_of_replace),
+    "children": _lazily("children", _text_of_children),
+    "parts": _lazily("parts", _text_of_parts),
+}

@@ -67,14 +67,13 @@ def device_text(host: Program, options: PassOptions, locations: bool, whole: Pro
 
     `whole`: the program before that, of which mixed kernels are told apart (`pypto.passes.lower` gives both).
     """
-    addressed = options.memory_planner is not MemoryPlanner.PTOAS
     arch = chip_of(options.platform).name
     made, launched = DeviceText({}, {}, {}), launched_blocks(host)
     for name, functions in _kernels(host).items():
         try:
             parts = _told_apart(functions, whole, options)
             beside = {f.name: launched[name] for f in parts if name in launched}
-            made.modules[name] = module_of(parts, arch, addressed, locations, beside)
+            made.modules[name] = module_of(parts, arch, options.addressed, locations, beside)
         except (NotSupportedError, CompileError) as e:
             made.refused[name] = e
         except Exception as e:  # native code has no part in it: it is there all the same

@@ -16,7 +16,6 @@ from pypto.codegen.native.unit import NativeUnit, Parameter, generate
 from pypto.codegen.native.unit import Site as CodeSite
 from pypto.config import DUMP
 from pypto.dtypes import DataType
-from pypto.enums import MemoryPlanner
 from pypto.frontend.kernels import ParsedKernel, parse_kernel
 from pypto.frontend.signatures import signature
 from pypto.frontend.source import pinned
@@ -45,7 +44,7 @@ from pypto.target import require_host
 if TYPE_CHECKING:
     from pypto.jit.dumping import Dumping
 
-__all__ = ["build", "build_specialized", "device_files", "lower_request", "parse_request", "specialize"]
+__all__ = ["build", "build_specialized", "device_files", "lower_request", "native_unit", "parse_request", "specialize"]
 
 _LAST_TILE_PASS = "MaterializeValidShapeSymbols"
 _SELECTION = "SelectBufferIRFunctions"
@@ -143,11 +142,7 @@ def build_specialized(
     require_host(request.options.platform)
     dump = _dumping(request)
     lowered = lower_specialized(request, watch if dump is None else _both(watch, dump.after))
-    addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
-    try:
-        unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
-    except RecursionError:
-        raise nested_too_deeply(lowered.host) from None
+    unit = native_unit(request, lowered)
     # The assembler first: what it refuses costs no run of the C compiler.
     files = device_files(lowered, request.options, toolchain.ptoas, directory)
     files["plan.msgpack"] = plan_of(request, unit).to_bytes()
@@ -156,7 +151,15 @@ def build_specialized(
         with open(os.path.join(directory, name), "wb") as f:
             f.write(data)
     if dump is not None:
-        dump.finish(lowered, unit, files, addressed)
+        dump.finish(lowered, unit, files)
+
+
+def native_unit(request: Request | ProgramRequest | Specialized, lowered: LoweredRequest) -> NativeUnit:
+    """The C of a request, and its facts; CompileError for expressions that are nested too deeply."""
+    try:
+        return generate(lowered.host, request.entry, addressed=request.options.addressed, optimize=request.optimize)
+    except RecursionError:
+        raise nested_too_deeply(lowered.host) from None
 
 
 def _dumping(request: Specialized) -> Dumping | None:

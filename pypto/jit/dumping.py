@@ -7,7 +7,8 @@ Invariant: what is compiled does not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,24 +36,29 @@ class Dumping:
     """
 
     def __init__(self, request: Specialized, root: str) -> None:
+        self.addressed = request.options.addressed
         self.folder = Path(root) / f"{request.entry}-{sha256(python_print(request.program).encode())[:8]}"
         self.passes = Dump(self.folder / "passes", PassDumpLevel.CONCISE, "pl")
-        _written(lambda: self.passes.before(request.program))
+        with _writing():
+            self.passes.before(request.program)
 
     def after(self, number: int, p: Pass, program: Program) -> None:
-        _written(lambda: self.passes.after(number, p, program))
+        with _writing():
+            self.passes.after(number, p, program)
 
-    def finish(self, lowered: LoweredRequest, unit: NativeUnit, files: Mapping[str, bytes], addressed: bool) -> None:
+    def finish(self, lowered: LoweredRequest, unit: NativeUnit, files: Mapping[str, bytes]) -> None:
         """What came of the final program."""
-        report = report_text(lowered.host, unit, lowered.stays, addressed=addressed)
+        report = report_text(lowered.host, unit, lowered.stays, addressed=self.addressed)
         texts = {name: data for name, data in files.items() if name.endswith((".pto", ".cpp"))}
         texts |= {"kernel.c": unit.source.encode(), "report.txt": report.encode()}
-        for name, data in texts.items():
-            _written(lambda path=self.folder / Path(name).name, data=data: path.write_bytes(data))  # type: ignore[misc]
+        with _writing():
+            for name, data in texts.items():
+                (self.folder / Path(name).name).write_bytes(data)
 
 
-def _written(write: Callable[[], object]) -> None:
+@contextmanager
+def _writing() -> Iterator[None]:
     try:
-        write()
+        yield
     except OSError as e:
         raise ConfigError(f"{DUMP.name}: {e.filename}: {e.strerror}", hint=f"{DUMP.name}: {DUMP.doc}") from None

@@ -37,12 +37,10 @@ def pto_text(request: Request | ProgramRequest) -> str:
 def report_text(request: Request | ProgramRequest) -> str:
     """For each kernel, the loops of its native code, what they move and compute, and what keeps them apart."""
     from pypto.codegen.native import report
-    from pypto.codegen.native.unit import generate
+    from pypto.jit.driver import native_unit
 
     lowered = _lowered(request)
-    addressed = request.options.memory_planner is not MemoryPlanner.PTOAS
-    unit = generate(lowered.host, request.entry, addressed=addressed, optimize=request.optimize)
-    return report.report_text(lowered.host, unit, lowered.stays, addressed=addressed)
+    return report.report_text(lowered.host, native_unit(request, lowered), lowered.stays, addressed=request.options.addressed)
 
 
 def _lowered(request: Request | ProgramRequest) -> LoweredRequest:

@@ -30,7 +30,7 @@ from pypto.passes.matrix_operands import Written
 from pypto.passes.single_stores import single_stores, uses_of
 from pypto.passes.statements import statements
 
-__all__ = ["PRODUCT", "SUM", "Batches", "Matrices", "flat_index", "product_box", "refuse_batch"]
+__all__ = ["PRODUCT", "SUM", "Batches", "Matrices", "flat_index", "matrix_of", "product_box", "refuse_batch"]
 
 MAT, VEC = MemorySpace.Mat, MemorySpace.Vec
 PRODUCT, SUM = "tile.batch_matmul", "tile.batch_matmul_acc"
@@ -152,19 +152,26 @@ def product_box(c: Call) -> Box:
 
 
 def _window(lo: LoopRewriter, o: _Operand, own: Dims) -> Expr:
-    """Rows of the tile that holds all matrices, copied; the vector core copies what it computed, and passes one matrix."""
-    t, flat, zero = _tile(o.value), lo.expr(o.value), const_index(0)
-    rows = arith.product(t.shape[:-1]), t.shape[-1]
-    if len(_tile(flat).shape) > 2:
-        flat = lo.emit("tile.reshape", (flat, MakeTuple(rows)), None, "rows")
-    shape, valid = t.shape[-2:], t.valid[-2:]
-    at = arith.mul(flat_index(own, _const(o.value)[:-2]), shape[0])
-    whole = boxed_shape(shape, o.box)
-    space = {"target_memory": MAT if t.memory_space is MAT else VEC}
-    made = lo.emit("tile.extract", (flat, at, zero, MakeTuple(shape)), space, "matrix")
-    if not same_dims(whole, shape):
-        boxed = lo.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, **space}, "boxed")
-        made = lo.emit("tile.assemble", (boxed, made, MakeTuple((zero, zero))), None, "boxed")
+    """The matrix of a tile that holds all of them; the vector core copies what it computed, and passes one matrix."""
+    t = _tile(o.value)
+    return matrix_of(lo, lo.expr(o.value), t, own, o.box, MAT if t.memory_space is MAT else VEC, t.valid[-2:])
+
+
+def matrix_of(lo: LoopRewriter, whole: Expr, t: TileType, index: Dims, box: Box, space: MemorySpace, valid: Dims) -> Expr:
+    """Rows of the tile that holds all matrices of a batch of type `t`, copied into whole boxes in `space`."""
+    zero = const_index(0)
+    if len(_tile(whole).shape) > 2:
+        rows = MakeTuple((arith.product(t.shape[:-1]), t.shape[-1]))
+        whole = lo.emit("tile.reshape", (whole, rows), None, "rows")
+    shape = t.shape[-2:]
+    batch = const_dims(t.shape[:-2])
+    assert batch is not None
+    at = arith.mul(flat_index(index, batch), shape[0])
+    made = lo.emit("tile.extract", (whole, at, zero, MakeTuple(shape)), {"target_memory": space}, "matrix")
+    boxed = boxed_shape(shape, box)
+    if not same_dims(boxed, shape):
+        into = lo.emit("tile.create", (MakeTuple(boxed),), {"dtype": t.dtype, "target_memory": space}, "boxed")
+        made = lo.emit("tile.assemble", (into, made, MakeTuple((zero, zero))), None, "boxed")
     return lo.valid_as(made, valid, "matrix")
 
 

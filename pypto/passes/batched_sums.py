@@ -18,10 +18,10 @@ from pypto.ir import arith
 from pypto.ir.expr import Call, Expr, IterArg, MakeTuple, Var, const_index
 from pypto.ir.ops.rules import shape_text
 from pypto.ir.program import Function
-from pypto.ir.shaped import TileType, const_dim, const_dims, same_dims
+from pypto.ir.shaped import TileType, const_dim, const_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, IfStmt, Stmt, WhileStmt, YieldStmt, last_yield
 from pypto.ir.verify.ssa import user_name
-from pypto.passes.batched_products import PRODUCT, SUM, Matrices, flat_index, product_box, refuse_batch
+from pypto.passes.batched_products import PRODUCT, SUM, Matrices, flat_index, matrix_of, product_box, refuse_batch
 from pypto.passes.convert_tensor_to_tile_ops.boxing import Box, boxed_shape
 from pypto.passes.loop_rewriter import LoopRewriter
 from pypto.passes.matrix_operands import dropped_unused
@@ -141,15 +141,7 @@ class _Split(LoopRewriter):
     def _cut(self, v: Var, made: Expr, index: tuple[Expr, ...]) -> Expr:
         """A matrix of a batch that was computed otherwise."""
         t = _tile(v)
-        rows, zero = t.shape[-2], const_index(0)
-        flat = self.emit("tile.reshape", (made, MakeTuple((arith.product(t.shape[:-1]), t.shape[-1]))), None, "rows")
-        at = arith.mul(flat_index(index, _batch(v)), rows)
-        cut = self.emit("tile.extract", (flat, at, zero, MakeTuple(t.shape[-2:])), {"target_memory": VEC}, "matrix")
-        whole = boxed_shape(t.shape[-2:], self.box)
-        if not same_dims(whole, t.shape[-2:]):
-            boxed = self.emit("tile.create", (MakeTuple(whole),), {"dtype": t.dtype, "target_memory": VEC}, "boxed")
-            cut = self.emit("tile.assemble", (boxed, cut, MakeTuple((zero, zero))), None, "boxed")
-        cut = self.valid_as(cut, tuple(self.expr(e) for e in t.valid[-2:]), "matrix")
+        cut = matrix_of(self, made, t, index, self.box, VEC, tuple(self.expr(e) for e in t.valid[-2:]))
         return self.emit("tile.move", (cut,), {"target_memory": ACC}, v.name_hint)
 
     # -- what becomes of them --

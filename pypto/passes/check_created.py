@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pypto.enums import ArgEffect, FunctionType, ParamDirection
 from pypto.errors import CompileError
-from pypto.ir import ops
+from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, Submit, Var
 from pypto.ir.node import Node
 from pypto.ir.opdef import Special
@@ -137,7 +137,7 @@ class _Kernel:
 
     def runs(self, s: ForStmt) -> bool:
         """Whether a loop makes a trip."""
-        return _trips(s) or (s.stop in self.extents and const_dim(s.start) == 0 and (const_dim(s.step) or 0) > 0)
+        return _makes_trips(s) or (s.stop in self.extents and const_dim(s.start) == 0 and (const_dim(s.step) or 0) > 0)
 
     def loop(self, s: ForStmt) -> None:
         """The first trip; what is left of it stands for nothing any more."""
@@ -253,7 +253,7 @@ class _Entry:
     def loop(self, s: ForStmt | WhileStmt) -> None:
         before = self.empty
         written = self.facts.written(s.body, self.roots)
-        sure = not self.around or (isinstance(s, ForStmt) and _trips(s))
+        sure = not self.around or (isinstance(s, ForStmt) and _makes_trips(s))
         if sure:
             self.empty = {**before, **{a: before[a.initValue] for a in s.iter_args if a.initValue in before}}
         self.around.append(written)
@@ -262,9 +262,8 @@ class _Entry:
         self.empty = {v: root for v, root in before.items() if root not in written}
 
 
-def _trips(s: ForStmt) -> bool:
-    start, stop, step = (const_dim(e) for e in (s.start, s.stop, s.step))
-    return start is not None and stop is not None and step is not None and (start < stop if step > 0 else start > stop)
+def _makes_trips(s: ForStmt) -> bool:
+    return bool(arith.trips(s.start, s.stop, s.step))
 
 
 def _refusal(e: Expr, span: Span) -> CompileError:

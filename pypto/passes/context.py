@@ -34,6 +34,11 @@ class PassOptions(NamedTuple):
     runtime: RuntimeKind = RuntimeKind.TENSORMAP_AND_RINGBUFFER
     platform: str = "a2a3sim"
 
+    @property
+    def addressed(self) -> bool:
+        """Whether tiles get final addresses; else allocations are identities, and the assembler places them."""
+        return self.memory_planner is not MemoryPlanner.PTOAS
+
 
 class PassContext:
     """`with PassContext([instruments], memory_planner=..., enable_buffer_ir=...)`.

@@ -63,9 +63,9 @@ class _Lowering(SSARewriter):
             return [made]
         if not isinstance(made.step, ConstInt) or made.step.value == 0:
             raise CompileError("the step of a pipelined loop must be a constant, and not zero", s.span, "use pl.range")
-        start, stop = made.start, made.stop
-        if isinstance(start, ConstInt) and isinstance(stop, ConstInt):
-            return self._static(made, stages, len(range(start.value, stop.value, made.step.value)))
+        trips = arith.trips(made.start, made.stop, made.step)
+        if trips is not None:
+            return self._static(made, stages, trips)
         if made.step.value < 0:
             raise CompileError(
                 "a pipelined loop whose bounds are known at run time only counts upwards", s.span, "use pl.range, or stage=1"

@@ -191,8 +191,7 @@ def _collect_definition(v: Node, types: bool, found: dict[Var, int]) -> None:
 
 
 def _nodes(value: Any) -> Iterable[Node]:
+    """Those of a field that holds no tuple: of attributes, or the one there is."""
     if value is None:
         return ()
-    if isinstance(value, tuple):
-        return value
     return attr_nodes(value) if isinstance(value, dict) else (value,)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pypto.codegen.native.access import Compute, LaneOp, Routine, View, disjoint, same_mapping
 from pypto.codegen.native.turns import is_copy
-from pypto.codegen.native.uses import Use, reads, uses_of
+from pypto.codegen.native.uses import Use, readers_of, reads, uses_of
 from pypto.ir import arith
 
 __all__ = ["stored_directly"]
@@ -21,16 +21,11 @@ def stored_directly(ops: tuple[Compute, ...], is_live: Callable[[View], bool]) -
     if not any(isinstance(op, Routine) and op.leaves for op in ops):
         return ops
     uses = uses_of(ops)
-    readers: dict[int, int] = {}
-    for us in uses:
-        for u in us:
-            for w in (u.writer, *u.others):
-                if w is not None:
-                    readers[w] = readers.get(w, 0) + 1
+    readers = readers_of(uses)
     out: list[Compute | None] = list(ops)
     for k, op in enumerate(ops):
         found = _routine_behind(ops, uses, k)
-        if found is None or readers[found] != 1:
+        if found is None or len(readers[found]) != 1:
             continue
         routine = out[found]
         assert isinstance(routine, Routine)

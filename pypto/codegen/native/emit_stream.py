@@ -13,7 +13,6 @@ from pypto.codegen.native.access import LaneOp, View
 from pypto.codegen.native.groups import ELEMENT, Placed, Step
 from pypto.codegen.native.lanes_c import LANE_C
 from pypto.codegen.native.streaming import LINE
-from pypto.dtypes import DataType
 from pypto.ir import arith
 from pypto.ir.lanes import lane_type
 from pypto.ir.opdef import FULL
@@ -42,13 +41,13 @@ def phase(e: GroupEmitter, step: Step, var: str, count: str, row: str) -> bool:
     leaving = _leaving(e, step)
     if not leaving:
         return False
-    size = min(_size(e.run.ops[p.at].dst.dtype) for p in leaving)
+    size = min(e.run.ops[p.at].dst.dtype.get_byte() for p in leaving)
     whole = _columns(e, step)
     short = whole is not None and whole * size < LONG_ROW
     outs = [] if short and whole is not None and whole * size % LINE else _outs(e, leaving)
     if not outs:
         return False
-    narrowest = min(outs, key=lambda o: _size(o.view.dtype))
+    narrowest = min(outs, key=lambda o: o.view.dtype.get_byte())
     flags = " & ".join(dict.fromkeys(o.flag for o in outs))
     if short:
         lines = " && ".join([f"({flags})", *(f"pp_is_line({_address(e, o, row, '0')})" for o in outs)])
@@ -107,10 +106,6 @@ def _columns(e: GroupEmitter, step: Step) -> int | None:
     return const_dim(cols)
 
 
-def _size(dtype: DataType) -> int:
-    return dtype.get_byte()
-
-
 def _address(e: GroupEmitter, o: Out, row: str, col: str) -> str:
     return f"&{e.at(o.view, o.placed.turned, row, col, FULL)}"
 
@@ -128,6 +123,6 @@ def _line(e: GroupEmitter, step: Step, outs: list[Out], at: str, each: int, row:
         e.lines[o.placed.at] = f"line{n}[l]"
     e.columns(step, f"int64_t l = 0; l < {each}", "l", row, f"x = {at} + l")
     for n, o in enumerate(outs):
-        call = store.format(to=_address(e, o, row, at), line=f"line{n}", size=_size(o.view.dtype))
+        call = store.format(to=_address(e, o, row, at), line=f"line{n}", size=o.view.dtype.get_byte())
         e.w.line(f"{call};")
         del e.lines[o.placed.at]

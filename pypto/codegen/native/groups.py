@@ -27,7 +27,7 @@ from pypto.codegen.native.access import (
 )
 from pypto.codegen.native.flow import Run
 from pypto.codegen.native.turns import turn_of
-from pypto.codegen.native.uses import Read, Use, reads, written_rect
+from pypto.codegen.native.uses import Read, Use, readers_of, reads, written_rect
 from pypto.ir import arith
 from pypto.ir.expr import Expr
 from pypto.ir.opdef import COL, FULL, MASK, ROW
@@ -116,7 +116,7 @@ def form_groups(run: Run) -> list[Group]:
     """Greedy: each group is the longest legal stretch from where the previous one ended."""
     groups: list[Group] = []
     at = 0
-    readers = _readers(run)
+    readers = readers_of(run.uses)
     while at < len(run.ops):
         end = _longest(run, at)
         group = _legal(run, at, end, readers)
@@ -138,19 +138,8 @@ def why_apart(run: Run, group: Group) -> str | None:
     for k in (at, end):
         if _options(run.ops[k])[0][1] == OTHER:
             return f"{run.ops[k].name} is a loop of its own"
-    found = _legal(run, at, end + 1, _readers(run))
+    found = _legal(run, at, end + 1, readers_of(run.uses))
     return found if isinstance(found, str) else f"a longer loop would have to end before {run.ops[end].name} all the same"
-
-
-def _readers(run: Run) -> list[list[int]]:
-    """For each operation, who reads (any byte of) its result."""
-    out: list[list[int]] = [[] for _ in run.ops]
-    for k, uses in enumerate(run.uses):
-        for u in uses:
-            for w in (u.writer, *u.others):
-                if w is not None:
-                    out[w].append(k)
-    return out
 
 
 # -- what an operation can be in a group -----------------------------------------------------------------------------

@@ -198,12 +198,11 @@ class _Walk:
 
 
 def _trips(item: ForItem) -> Expr | None:
-    start, stop, step = item.start, item.stop, item.step
-    if not isinstance(step, ConstInt):
-        return None
-    if isinstance(start, ConstInt) and isinstance(stop, ConstInt):
-        return const_index(len(range(start.value, stop.value, step.value)))
-    return arith.floordiv(arith.sub(stop, start), step) if step.value > 0 else None
+    known = arith.trips(item.start, item.stop, item.step)
+    if known is not None:
+        return const_index(known)
+    up = isinstance(item.step, ConstInt) and item.step.value > 0
+    return arith.floordiv(arith.sub(item.stop, item.start), item.step) if up else None
 
 
 # -- quantities ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pypto.ir.opdef import COL, FULL, MASK, ROW
 from pypto.ir.shaped import const_dim
 from pypto.named import NamedTuple
 
-__all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "reads", "uses_of", "written_rect"]
+__all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "readers_of", "reads", "uses_of", "written_rect"]
 
 _ZERO, _ONE = const_index(0), const_index(1)
 _ALL = ""  # the pattern of a read of any elements of a view
@@ -186,3 +186,14 @@ def overwrites(w: Compute, v: View) -> bool:
     d = w.dst
     full = rows is not None and cols is not None and rows * cols * d.dtype.get_byte() == d.high - d.low
     return full and arith.is_const(d.offset, 0) and d.low <= v.low and v.high <= d.high
+
+
+def readers_of(uses: Sequence[Sequence[Use]]) -> list[list[int]]:
+    """For each operation, who reads (any byte of) its result, once for each read."""
+    out: list[list[int]] = [[] for _ in uses]
+    for k, us in enumerate(uses):
+        for u in us:
+            for w in (u.writer, *u.others):
+                if w is not None:
+                    out[w].append(k)
+    return out

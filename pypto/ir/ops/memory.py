@@ -13,7 +13,7 @@ from pypto.dtypes import DataType
 from pypto.enums import ArgEffect, AtomicType, CachePolicy, CompactMode, MemorySpace, TensorLayout, TileLayout, WriteChannel
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstBool, ConstFloat, ConstInt, Expr, const_index
-from pypto.ir.layout import implicit_layout
+from pypto.ir.layout import arriving_layout, implicit_layout
 from pypto.ir.opdef import FROM_TARGET, INHERIT, Attr, Lower, OpDef, Operand, OpRejected, Site, Special
 from pypto.ir.ops.rules import MOVABLE, RW, VEC, R, W, check_dtype, dim_text, element_const, shape_text
 from pypto.ir.shaped import ShapedType, TensorType, TensorView, TileType, TileView, const_dim, const_dims
@@ -175,9 +175,7 @@ def _load(s: Site) -> Type:
 
 
 def _loaded(dtype: DataType, dims: tuple[int, ...], valid: tuple[Expr, ...], space: MemorySpace | None) -> TileType:
-    layout = implicit_layout(space, dims)
-    if space is MemorySpace.Mat and len(dims) == 2 and dims[0] == 1:
-        layout = layout._replace(blayout=TileLayout.row_major, slayout=TileLayout.none_box)
+    layout = arriving_layout(space, dims)
     view = TileView(valid, blayout=layout.blayout, slayout=layout.slayout, fractal=layout.fractal)
     return TileType(dims, dtype, None, view, space)
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from pypto.dtypes import DataType
-from pypto.enums import MemorySpace, SplitMode, TileLayout
+from pypto.enums import MemorySpace, SplitMode
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, MakeTuple
-from pypto.ir.layout import implicit_layout
+from pypto.ir.layout import arriving_layout
 from pypto.ir.opdef import REQUIRED, Attr, Dsl, DslContext, OpDef, Operand, OpRejected, Param, Site, Special
 from pypto.ir.ops.memory import static_shape, valid_within
 from pypto.ir.ops.rules import MOVABLE, R, W, check_dtype, dim_text, shape_text
@@ -107,11 +107,9 @@ def _pop(s: Site) -> Type:
     dtype: DataType = s.kwargs["dtype"]
     check_dtype(s, dtype, MOVABLE)
     space = MemorySpace.Vec if on_vector else MemorySpace.Mat
-    layout = implicit_layout(space, dims)
+    layout = arriving_layout(space, dims)
     shape = TileType(dims, dtype, None, None, space).shape
     _matrix(s, shape)
-    if space is MemorySpace.Mat and dims[0] == 1:
-        layout = layout._replace(blayout=TileLayout.row_major, slayout=TileLayout.none_box)  # as a load of one row
     valid = s.elements(1)
     valid_within(s, valid, shape)
     axis = axis_of(split)

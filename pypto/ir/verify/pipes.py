@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pypto.enums import FunctionType
-from pypto.ir import ops
+from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, Submit, Var
 from pypto.ir.opdef import Special
 from pypto.ir.ops.pipes import BUFFER, FREE, PIPE, POP, PUSH, axis_of
 from pypto.ir.program import Function, Program
 from pypto.ir.rewrite import walk
-from pypto.ir.shaped import TileType, const_dim, const_dims
+from pypto.ir.shaped import TileType, const_dims
 from pypto.ir.stmt import (
     AssignStmt,
     ClusterScopeStmt,
@@ -371,6 +371,4 @@ def _count(body: Stmt | None, kind: str, channel: Channel, use: PipeUse) -> int 
 def _trips(s: ForStmt | WhileStmt) -> int | None:
     if not isinstance(s, ForStmt) or any(type(x).__name__ == "BreakStmt" for x in statements(s.body)):
         return None
-    bounds = [const_dim(e) for e in (s.start, s.stop, s.step)]
-    start, stop, step = bounds
-    return len(range(start, stop, step)) if start is not None and stop is not None and step else None
+    return arith.trips(s.start, s.stop, s.step)

@@ -168,11 +168,10 @@ def _through(s: ForStmt | WhileStmt, begin: State, end: State) -> tuple[State, S
     if rest is None or any(v in inside for c in rest for v in walk(c)) or not isinstance(s, ForStmt) or _leaves_early(s.body):
         return _UNKNOWN, _UNKNOWN
     first = begin.also(scalar.eq(s.loop_var, s.start, s.span))
-    step, start, stop = (const_dim(e) for e in (s.step, s.start, s.stop))
+    step, runs = const_dim(s.step), bool(arith.trips(s.start, s.stop, s.step))
     if step is None:
         return first, _UNKNOWN
     never = scalar.le(s.stop, s.start, s.span) if step > 0 else scalar.ge(s.stop, s.start, s.span)
-    runs = start is not None and stop is not None and (start < stop if step > 0 else start > stop)
     if not rest:
         return first, None if runs else begin.also(never)
     return first, begin.also(*rest) if runs else begin.also(scalar.or_(never, all_of(rest), s.span))

@@ -238,11 +238,12 @@ def _never(s: ForStmt | WhileStmt) -> Expr:
     if isinstance(s, WhileStmt):
         begins: Mapping[Var, Expr] = {a: a.initValue for a in s.iter_args}
         return scalar.not_(substitute(s.condition, begins))
-    step, start, stop = (const_dim(e) for e in (s.step, s.start, s.stop))
+    step = const_dim(s.step)
     if step is None:
         zero = arith.const(0, scalar.dtype_of(s.step))
         up, down = scalar.ge(s.start, s.stop), scalar.le(s.start, s.stop)
         return scalar.and_(scalar.or_(scalar.gt(s.step, zero), down), scalar.or_(scalar.lt(s.step, zero), up))
-    if start is not None and stop is not None:
-        return ConstBool(not (start < stop if step > 0 else start > stop))
+    trips = arith.trips(s.start, s.stop, s.step)
+    if trips is not None:
+        return ConstBool(not trips)
     return scalar.ge(s.start, s.stop) if step > 0 else scalar.le(s.start, s.stop)

@@ -8,7 +8,7 @@ A kernel that does not convert fails; the input program is never changed, and bu
 
 from __future__ import annotations
 
-from pypto.enums import FunctionIRStage, MemoryPlanner
+from pypto.enums import FunctionIRStage
 from pypto.errors import CompileError, VerificationError
 from pypto.ir.program import Function, Program
 from pypto.ir.shaped import TileType
@@ -63,10 +63,8 @@ def to_buffer(f: Function, addressed: bool) -> Function:
     ),
 )
 def lower_tile_to_buffer(program: Program, options: PassOptions) -> Program:
-    addressed = options.memory_planner is not MemoryPlanner.PTOAS
-
     def one(f: Function) -> Function:
         wanted = f.is_device and f.ir_stage is FunctionIRStage.Functional and f.attrs.get("buffer_ir_selected", True)
-        return to_buffer(f, addressed) if wanted else f
+        return to_buffer(f, options.addressed) if wanted else f
 
     return program.with_functions(one(f) for f in program.function_list)
