@@ -270,13 +270,18 @@ class NotSupportedError(Error, NotImplementedError):
     code = "N000"
 
 
-def meant(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known name that `name` is in other letters, or looks like."""
+def closest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """A hint naming the known word that `word` was probably meant to be; `likeness` is between 0 and 1."""
     from difflib import get_close_matches
 
+    found = get_close_matches(word, list(known), n=1, cutoff=likeness)
+    return f"did you mean '{found[0]}'?" if found else None
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name that `name` is in other letters, or looks like."""
     names = list(known)
-    alike = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
-    return f"did you mean '{alike[0]}'?" if alike else None
+    return next((f"did you mean '{n}'?" for n in names if n.lower() == name.lower()), None) or closest(name, names)
 
 
 def unknown_name(owner: str, name: str, known: Iterable[str], hint: str | None = None) -> AttributeError:

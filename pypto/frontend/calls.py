@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.enums import SplitMode
-from pypto.errors import Error, InvalidOperationError, NotSupportedError, ParserTypeError
+from pypto.errors import Error, InvalidOperationError, NotSupportedError, ParserTypeError, closest
 from pypto.frontend import raw
 from pypto.frontend.constants import is_number
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.specialization import StaticParameterNeeded
 from pypto.frontend.tasks import task_ids
 from pypto.frontend.values import constant_of, fold, is_const_expr, retag, scalar_dtype, value_text

@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from pypto.dtypes import DataType
-from pypto.errors import Error, ParserSyntaxError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError
-from pypto.frontend.diagnostics import closest, fail_at
+from pypto.errors import (
+    Error,
+    ParserSyntaxError,
+    ParserTypeError,
+    UndefinedVariableError,
+    UnsupportedFeatureError,
+    closest,
+)
+from pypto.frontend.diagnostics import fail_at
 from pypto.frontend.source import Source, is_namespace, parse_annotation
 from pypto.language.annotations import Annotation, Directed, MemRef, MemRefSlot, TensorView, TileView
 from pypto.language.annotations import const as language_const

@@ -6,8 +6,6 @@ Invariant: no error without a remedy; the parameter is required wherever one is 
 from __future__ import annotations
 
 import ast
-import difflib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from pypto.errors import Error
@@ -15,7 +13,7 @@ from pypto.errors import Error
 if TYPE_CHECKING:
     from pypto.frontend.source import Source
 
-__all__ = ["closest", "error_at", "fail_at"]
+__all__ = ["error_at", "fail_at"]
 
 
 def error_at(kind: type[Error], message: str, source: Source, node: ast.AST, hint: str, note: str | None = None) -> Error:
@@ -31,9 +29,3 @@ def error_at(kind: type[Error], message: str, source: Source, node: ast.AST, hin
 
 def fail_at(kind: type[Error], message: str, source: Source, node: ast.AST, hint: str, note: str | None = None) -> NoReturn:
     raise error_at(kind, message, source, node, hint, note)
-
-
-def closest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """A hint naming the known word that `word` was probably meant to be; `likeness` is between 0 and 1."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)
-    return f"did you mean '{found[0]}'?" if found else None

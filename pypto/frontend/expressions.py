@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError
+from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError, closest
 from pypto.frontend import calls, instead, invoke, operators, raw, subscripts
 from pypto.frontend.constants import Evaluator, describe, index_hint, is_number, known_names
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.frame import Frame
 from pypto.frontend.source import Source
 from pypto.frontend.values import is_const_expr, scalar_dtype, type_text, value_text

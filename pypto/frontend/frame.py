@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pypto.dtypes import DataType
 from pypto.enums import ArgEffect, FunctionType, SplitMode
-from pypto.errors import Error, ParserTypeError, PyptoWarning, SSAViolationError, UndefinedVariableError
+from pypto.errors import Error, ParserTypeError, PyptoWarning, SSAViolationError, UndefinedVariableError, closest
 from pypto.frontend.constants import describe, is_constant, is_number
-from pypto.frontend.diagnostics import closest, error_at
+from pypto.frontend.diagnostics import error_at
 from pypto.frontend.names import ABSENT, Binding, Scope
 from pypto.frontend.source import Source
 from pypto.frontend.values import contains_expr, is_const_expr, number_expr, scalar_dtype, type_text

@@ -11,11 +11,10 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from pypto.errors import NotSupportedError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError
+from pypto.errors import NotSupportedError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError, closest
 from pypto.frontend import raw
 from pypto.frontend.builder import Signature, call_type, joined
 from pypto.frontend.constants import describe, is_constant
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.frame import Frame
 from pypto.frontend.helpers import specialize
 from pypto.frontend.source import Source

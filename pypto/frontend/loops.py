@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
 from pypto.enums import ForKind
-from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
+from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError, closest
 from pypto.frontend import raw, scopes
 from pypto.frontend.branches import Yield, assigned, condition, read_yield, split_yield
 from pypto.frontend.calls import need_constant
 from pypto.frontend.constants import describe, is_number
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.values import number_expr, retag, scalar_dtype, type_text
 from pypto.ir import scalar
 from pypto.ir.expr import ConstInt, Expr, IterArg, Var

@@ -10,9 +10,8 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
-from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeError
+from pypto.errors import InvalidOperationError, ParserSyntaxError, ParserTypeError, closest
 from pypto.frontend.constants import describe
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.values import constant_of
 from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, Expr, GlobalVar, MakeTuple, MemRef, Submit

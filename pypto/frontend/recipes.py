@@ -52,21 +52,18 @@ def in_domain(text: str, chosen: str, other: str) -> str:
 
 
 def _is_partial(tree: ast.expr) -> bool:
-    return any(_Partial.of(n) is not None for n in ast.walk(tree))
+    return any(_confined(n) is not None for n in ast.walk(tree))
 
 
-class _Partial:
-    """Which operand of a node must lie in a domain."""
-
-    @staticmethod
-    def of(node: ast.AST) -> ast.expr | None:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            operand: ast.expr = node.right
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARTIAL and node.args:
-            operand = node.args[0]
-        else:
-            return None
-        return None if isinstance(operand, ast.Constant) else operand
+def _confined(node: ast.AST) -> ast.expr | None:
+    """The operand of a node that must lie in a domain."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        operand: ast.expr = node.right
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARTIAL and node.args:
+        operand = node.args[0]
+    else:
+        return None
+    return None if isinstance(operand, ast.Constant) else operand
 
 
 class _InDomain(ast.NodeTransformer):
@@ -74,7 +71,7 @@ class _InDomain(ast.NodeTransformer):
         self.form = f"{chosen} * _ + {other}"
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        operand = _Partial.of(node)
+        operand = _confined(node)
         super().generic_visit(node)
         if operand is None:
             return node

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pypto.dtypes import DataType
 from pypto.enums import Level, Role, ScopeMode, SplitMode
-from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
+from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError, closest
 from pypto.frontend import raw
 from pypto.frontend.branches import assigned
 from pypto.frontend.constants import describe
-from pypto.frontend.diagnostics import closest
 from pypto.frontend.invoke import Callee, is_helper
 from pypto.frontend.tasks import Task, identifies
 from pypto.frontend.values import constant_of, scalar_dtype, value_text

@@ -14,10 +14,17 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pypto.errors import ArgumentTypeError, ArgumentValueError, Error, ParserSyntaxError, UnsupportedFeatureError
+from pypto.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    Error,
+    ParserSyntaxError,
+    UnsupportedFeatureError,
+    closest,
+)
 from pypto.frontend.constants import Evaluator
 from pypto.frontend.depth import REMEDY
-from pypto.frontend.diagnostics import closest, fail_at
+from pypto.frontend.diagnostics import fail_at
 from pypto.frontend.functions import (
     FunctionOptions,
     InlineFunction,

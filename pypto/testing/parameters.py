@@ -37,14 +37,14 @@ def parametrized(entries: Sequence[Any]) -> Any:
     """The decorator behind `st.cases`; see there."""
     if not entries:
         raise ArgumentValueError("st.cases() has no cases", hint="pass st.case(...), one or more")
-    params = _Parameters()
+    params, names = _Parameters(), []
     for entry in entries:
         marks, values = getattr(entry, "marks", ()), getattr(entry, "values", (entry,))
         if len(values) != 1 or not isinstance(values[0], Case):
             what = f"st.cases takes cases, got {type(entry).__name__}"
             raise ArgumentTypeError(what, hint="st.case(...), or pytest.param(st.case(...), marks=...)")
+        names.append(values[0].name)
         params.append(pytest.param(values[0], marks=marks, id=values[0].name))
-    names = [values[0].name for values in (getattr(e, "values", (e,)) for e in entries)]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise ArgumentValueError(f"two cases are called {', '.join(twice)}", hint="give each case another name=")

@@ -9,41 +9,27 @@ import pytest
 from pypto.enums import MemorySpace
 from pypto.ir.expr import Var
 from pypto.ir.types import PtrType
-from pypto.passes.memory.intervals import Interval, Relation
+from pypto.passes.memory.intervals import Interval, Intervals, Relation
 from pypto.passes.memory.pypto_planner import pack
 
 
-class Lifetimes:
-    """Random allocations, and rules for sharing like those of a function."""
+class Lifetimes(Intervals):
+    """Random allocations of a kernel of buffers, which share by the rules of real ones."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
+        self.selected = True
         self.all: list[Interval] = []
         for order in range(rng.randrange(1, 14)):
             start = rng.randrange(12)
             space = rng.choice((MemorySpace.Vec, MemorySpace.Mat))
             size, end = rng.choice((1, 2, 2, 4)), start + rng.choice((0, 0, 1, 2, 3, 5))
             self.all.append(Interval(Var(f"b{order}", PtrType()), space, size, start, end, rng.random() < 0.1, order))
-        self.kinds = {i.base: (rng.random() < 0.3, i.size, frozenset(rng.sample("pq", rng.choice((1, 1, 2))))) for i in self.all}
+        self._kinds = {i.base: (rng.random() < 0.3, i.size, frozenset(rng.sample("pq", rng.choice((1, 1, 2))))) for i in self.all}
         self.hands_over = {(a.base, b.base): rng.random() < 0.6 for a in self.all for b in self.all}
 
-    def relation(self, a: Interval, b: Interval) -> Relation:
-        if a.space is not b.space:
-            return Relation.FREE
-        if a.pinned or b.pinned:
-            return Relation.APART
-        first, second = (a, b) if a.start <= b.start else (b, a)
-        if first.end < second.start:
-            return Relation.FREE
-        handed = first.end == second.start and self.hands_over[first.base, second.base]
-        return Relation.HANDED_OVER if handed else Relation.APART
-
-    def kind(self, a: Interval) -> tuple[bool, int, frozenset[str]]:
-        return self.kinds[a.base]
-
-    def compatible(self, a: Interval, b: Interval) -> bool:
-        (changes, size, forms), (also, other, others) = self.kind(a), self.kind(b)
-        return not (changes or also) or (size == other and len(forms | others) == 1)
+    def _hands_over(self, first: Interval, second: Interval) -> bool:
+        return self.hands_over[first.base, second.base]
 
 
 def groups(of: Lifetimes) -> dict[Var, Var]:
