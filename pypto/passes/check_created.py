@@ -22,6 +22,7 @@ from pypto.ir.verify.roots import Flow, Roots
 from pypto.ir.verify.scopes import symbols_of
 from pypto.ir.verify.ssa import user_name
 from pypto.ir.verify.written import HANDS_ON, read_operands
+from pypto.passes.check_written import never_written
 from pypto.span import Span
 
 __all__ = ["refuse_unwritten"]
@@ -267,10 +268,4 @@ def _makes_trips(s: ForStmt) -> bool:
 
 
 def _refusal(e: Expr, span: Span) -> CompileError:
-    name = user_name(e) if isinstance(e, Var) else "a tensor"
-    return CompileError(
-        f"'{name}' is read, and nothing has written it",
-        span,
-        "write it first: what is created holds nothing; pl.create_tensor(..., init_value=0) gives storage with a value",
-        code="C062",
-    )
+    return never_written(user_name(e) if isinstance(e, Var) else "a tensor", span, "pl.create_tensor(..., init_value=0) gives")

@@ -22,8 +22,9 @@ from pypto.ir.types import ScalarType
 from pypto.ir.verify.ssa import user_name
 from pypto.ir.verify.written import Read, Unwritten, handed_on, unwritten_reads
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
+from pypto.span import Span
 
-__all__ = ["check_written"]
+__all__ = ["check_written", "never_written"]
 
 _TRUE = ConstBool(True)
 _BOOL = ScalarType.of(DataType.BOOL)
@@ -34,14 +35,14 @@ def check_written(f: Function) -> Function:
     found = unwritten_reads(f)
     for r in found.reads:
         if r.missing.always:
-            name = user_name(r.tile)
-            raise CompileError(
-                f"'{name}' is read, and nothing has written it",
-                r.at.span,
-                "write it first: what is created holds nothing; pl.full and pl.tile.full give storage with a value",
-                code="C062",
-            )
+            raise never_written(user_name(r.tile), r.at.span, "pl.full and pl.tile.full give")
     return _Expecting(found).function(f) if found.reads else f
+
+
+def never_written(name: str, at: Span, others: str) -> CompileError:
+    """The error where created storage is certain to be read unwritten; `others`: which functions give some with a value."""
+    hint = f"write it first: what is created holds nothing; {others} storage with a value"
+    return CompileError(f"'{name}' is read, and nothing has written it", at, hint, code="C062")
 
 
 class _Expecting(SSARewriter):
