@@ -51,6 +51,7 @@ class GroupEmitter:
         self.lines: dict[int, str] = {}  # stored operation -> the element of a line that takes its value here
         self.pointers: list[tuple[View, bool, str]] = []
         self.values: dict[int, str] = {}  # operation -> the register that holds its value here
+        self.by_row = [run.ops[k].dst for k in sorted(group.by_row)]
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names)
@@ -161,6 +162,8 @@ class GroupEmitter:
 
     def at(self, v: View, turned: bool, row: str, col: str, pattern: str) -> str:
         """The element of a view for this row and column."""
+        if any(same_mapping(v, kept) for kept in self.by_row):
+            row = ""
         name = self.pointer(v, turned)
         if pattern == ROW:
             col = ""

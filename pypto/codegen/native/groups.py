@@ -3,7 +3,8 @@
 In: a run with its def-use facts.  Out: groups.  A group is a loop over rows whose body is a list of steps: a *phase* is
 an inner loop over columns, a *row step* computes one value per row (a row reduction's end, or arithmetic on column
 vectors).  A value stays in a register if every reader is in reach of it: the same phase, or, for a value per row, any
-later step.  Such a value is *virtual*: its bytes are never written.
+later step.  Such a value is *virtual*: its bytes are never written.  Of a value that only later phases of its own row read,
+one row's bytes are used over and over, so that they stay in the nearest cache.
 Fusing reorders work across rows, so it is legal only if no two actual accesses of different rows meet: any two that
 may overlap must be the same bytes for the same row, in the order the program had.
 """
@@ -62,13 +63,15 @@ class Step(NamedTuple):
 class Group(NamedTuple):
     """Operations `first..last` of a run as one loop nest; `stored` are those whose results reach memory.
 
-    `where`: for each operation, its step and what it is there.
+    `where`: for each operation, its step and what it is there.  `by_row`: those of the stored ones of which every row may lie
+    where the first one does; no other access meets their bytes.
     """
 
     rows: Expr
     steps: tuple[Step, ...]
     stored: frozenset[int]
     where: dict[int, tuple[int, Placed]]
+    by_row: frozenset[int] = frozenset()
 
     @property
     def indices(self) -> list[int]:
@@ -76,11 +79,16 @@ class Group(NamedTuple):
 
     def register_of(self, run: Run, p: Placed, operand: int) -> int | None:
         """The operation whose register an operand of one of the group's operations reads, if it reads one."""
+        writer = self.writer_of(run, p, operand)
+        if writer is None:
+            return None
+        step, w = self.where[writer]
+        return writer if _in_register(step, self.where[p.at][0], w.kind) else None
+
+    def writer_of(self, run: Run, p: Placed, operand: int) -> int | None:
+        """The operation of the group that alone wrote what an operand reads."""
         for r, u in zip(reads(run.ops[p.at]), run.uses[p.at], strict=True):
-            if r.operand != operand or u.writer is None or u.writer not in self.where:
-                continue
-            step, w = self.where[u.writer]
-            if _in_register(step, self.where[p.at][0], w.kind):
+            if r.operand == operand and u.writer in self.where:
                 return u.writer
         return None
 
@@ -222,7 +230,8 @@ def _arranged(
         meet = _disorder(run, at, end, where, stored)
         if meet is not None:
             return meet
-    return Group(rows, tuple(steps), stored, where)
+    group = Group(rows, tuple(steps), stored, where)
+    return group._replace(by_row=_by_row(run, group, readers))
 
 
 def _numbered(run: Run, at: int, end: int) -> list[tuple[int, Compute]]:
@@ -301,7 +310,35 @@ def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]],
         for u in run.uses[reader]:
             if k in u.others or (u.writer == k and not _in_register(reader_step, step, placed.kind)):
                 return True
-    return any(root is op.dst.root and op.dst.low < high and low < op.dst.high for root, low, high in run.live_out)
+    return _lives_on(run, op.dst)
+
+
+def _lives_on(run: Run, v: View) -> bool:
+    """Whether bytes of an on-chip view may be read behind the run."""
+    return any(root is v.root and v.low < high and low < v.high for root, low, high in run.live_out)
+
+
+def _by_row(run: Run, group: Group, readers: Sequence[Sequence[int]]) -> frozenset[int]:
+    """Stored operations that nobody but the same row of the group reads, and whose bytes nothing else touches meanwhile."""
+    kept = set()
+    for k in group.stored if not arith.is_const(group.rows, 1) else ():
+        op, p = run.ops[k], group.where[k][1]
+        inside = all(reader in group.where and all(k not in u.others for u in run.uses[reader]) for reader in readers[k])
+        if p.kind == ELEMENT and op.dst.root.on_chip and inside and not _lives_on(run, op.dst):
+            kept.add(k)
+    accesses = group.accesses(run) if kept else ()
+    touched = [(a, a.by.at if a.write else group.writer_of(run, a.by, a.what.operand)) for a in accesses]
+    while True:
+        met = {k for k in kept for a, writer in touched if not _keeps_to_row(run.ops[k].dst, a, writer in kept)}
+        if not met:
+            return frozenset(kept)
+        kept -= met
+
+
+def _keeps_to_row(dst: View, a: GroupAccess, by_row: bool) -> bool:
+    """Whether an access leaves alone what is written to `dst` row over row, or is one of the same kind to the same place."""
+    v = a.what.view
+    return disjoint(dst, v) or (by_row and not a.by.turned and a.what.pattern == FULL and same_mapping(dst, v))
 
 
 class Access(NamedTuple):

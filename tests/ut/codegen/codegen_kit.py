@@ -76,11 +76,13 @@ def kernel(body: str, params: str = PARAMS) -> Function:
 
 
 class Formed(NamedTuple):
-    """One group: its operators in order, those whose results reach memory, and how many passes over a row it makes."""
+    """One group: its operators in order, those whose results reach memory, how many passes over a row it makes, and of
+    which results a row at a time is in memory."""
 
     ops: tuple[str, ...]
     stored: tuple[str, ...]
     phases: int
+    by_row: tuple[str, ...]
 
 
 def formed(f: Function) -> list[Formed]:
@@ -96,7 +98,8 @@ def _formed(block: Block) -> list[Formed]:
             for g in form_groups(p):
                 names = {k: p.ops[k].name for k in g.indices}
                 stored = tuple(n for k, n in names.items() if k in g.stored)
-                out.append(Formed(tuple(names.values()), stored, sum(s.cols is not None for s in g.steps)))
+                by_row = tuple(n for k, n in names.items() if k in g.by_row)
+                out.append(Formed(tuple(names.values()), stored, sum(s.cols is not None for s in g.steps), by_row))
         elif isinstance(p, Nested):
             for b in p.blocks:
                 out += _formed(b)

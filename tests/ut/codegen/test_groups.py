@@ -34,6 +34,7 @@ def test_a_reduction_is_fused_with_what_feeds_and_follows_it(tmp_path: Path) -> 
     (g,) = formed(kernel(body))
     assert g.phases == 2  # both reductions in the pass that computes y
     assert g.stored == ("adds", "store")  # y crosses from the first pass to the second
+    assert g.by_row == ("adds",)
     agree(body, tmp_path)
 
 
@@ -61,7 +62,42 @@ def test_a_tile_that_is_read_later_is_stored(tmp_path: Path) -> None:
     )
     first, second = formed(kernel(body))
     assert first.stored == ("adds",)
+    assert first.by_row == ()
     assert second.stored == ("store",)
+    agree(body, tmp_path)
+
+
+# y and z each cross from one pass over a row to the next.
+TWO_CROSS = LOAD_X + (
+    "s: [8, 64] @ 16384 = pl.tile.create([8, 64], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
+    "y: [8, 64] @ 2048 = pl.tile.adds(x, 1.0)\n"
+    "m: [8, 1] @ 8192 = pl.tile.row_max(y, s)\n"
+    "z: [8, 64] @ {z} = pl.tile.row_expand_sub(y, m)\n"
+    "t: [8, 1] @ 8224 = pl.tile.row_min(z, s)\n"
+    "w: [8, 64] @ {w} = pl.tile.row_expand_mul(z, t)\n"
+    "pl.tile.store(w, [0, 0], o)\n"
+)
+
+
+def test_what_only_its_own_row_reads_takes_the_bytes_of_a_row(tmp_path: Path) -> None:
+    for z in (4096, 2048):  # apart, and in place
+        body = TWO_CROSS.format(z=z, w=4096)
+        (g,) = formed(kernel(body))
+        assert g.stored == ("adds", "row_expand_sub", "store")
+        assert g.by_row == ("adds", "row_expand_sub")
+        agree(body, tmp_path / str(z))
+
+
+def test_rows_stay_apart_where_a_result_that_is_kept_lies_over_them(tmp_path: Path) -> None:
+    """w takes the place of y, row by row: a later row of y in the first one's place would destroy it."""
+    body = TWO_CROSS.format(z=4096, w=2048) + (
+        "v: [4, 64] @ 2304 = pl.tile.slice(w, [4, 64], [1, 0])\n"
+        "u: [4, 64] @ 4096 = pl.tile.muls(v, 2.0)\n"
+        "pl.tile.store(u, [8, 0], o)\n"
+    )
+    first = formed(kernel(body))[0]
+    assert first.stored == ("adds", "row_expand_sub", "row_expand_mul", "store")
+    assert first.by_row == ("row_expand_sub",)
     agree(body, tmp_path)
 
 
