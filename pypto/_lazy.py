@@ -7,13 +7,35 @@ Invariant: a name of the table gives an object or a NotSupportedError that says 
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pypto.errors import NotSupportedError, unknown_name
 
-__all__ = ["Facade"]
+__all__ = ["Facade", "load"]
+
+
+def load(*modules: str) -> None:
+    """Import modules with the collector of cycles at rest: what they make stays, and need not be looked through.
+
+    Afterwards all objects count as old ones: the next collection of young ones would else go through everything anew.
+    """
+    if all(name in sys.modules for name in modules):
+        return
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    finally:
+        if not gc.get_freeze_count():  # others' frozen objects stay as they are
+            gc.freeze()
+            gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 class Facade:

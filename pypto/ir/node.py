@@ -9,7 +9,8 @@ Invariant: instances never change after construction and have no value equality 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import CodeType
+from functools import cache
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from pypto.named import NamedTuple
@@ -214,21 +215,26 @@ def _compiled(text: str) -> CodeType:
 def _add_constructors(cls: Any, fields: tuple[Field, ...], keep_init: bool) -> None:
     """`make` (all fields, no conversions) always; `__init__` from the fields unless the class wrote its own."""
     scope: dict[str, Any] = {"new": object.__new__, "cls": cls}
-    params, puts = [], []
     for i, f in enumerate(fields):
         scope[f"s{i}"] = getattr(cls, f.name).__set__  # the slot's own setter: not stopped by __setattr__
-        scope[f"d{i}"] = f.default
-        params.append(f.name if f.default is _MISSING else f"{f.name}=d{i}")
-        puts.append(f"s{i}(self, {f.name})")
-    body = "; ".join(puts) or "pass"
-    names = ", ".join(f.name for f in fields)
-    text = f"def make({names}):\n self = new(cls); {body}; return self\n"
+    names = tuple(f.name for f in fields)
+    make, init = _constructors(len(fields))
+    cls.make = staticmethod(FunctionType(make.replace(co_varnames=(*names, "self")), scope, "make"))
     if not keep_init:
-        text += f"def __init__(self, {', '.join(params)}):\n {body}\n"
-    exec(_compiled(text), scope)
-    cls.make = staticmethod(scope["make"])
-    if not keep_init:
-        cls.__init__ = scope["__init__"]
+        defaults = tuple(f.default for f in fields if f.default is not _MISSING)
+        if any(f.default is _MISSING for f in fields[len(fields) - len(defaults) :]):
+            raise TypeError(f"{cls.__name__}: a field without a default follows one that has one")
+        cls.__init__ = FunctionType(init.replace(co_varnames=("self", *names)), scope, "__init__", defaults)
+
+
+@cache
+def _constructors(count: int) -> tuple[CodeType, CodeType]:
+    """The code of `make` and `__init__` with so many fields: but for the names of its arguments, one for all classes."""
+    names = ", ".join(f"f{i}" for i in range(count))
+    body = "; ".join(f"s{i}(self, f{i})" for i in range(count)) or "pass"
+    scope: dict[str, Any] = {}
+    exec(f"def make({names}):\n self = new(cls); {body}; return self\ndef __init__(self, {names}):\n {body}\n", scope)
+    return scope["make"].__code__, scope["__init__"].__code__
 
 
 # -- methods written for each class when it first needs them --------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NoReturn, overload
 
+from pypto._lazy import load
 from pypto.errors import ArgumentTypeError, NotSupportedError
 from pypto.frontend.source import capture
 from pypto.jit.binding import option_hint
@@ -16,11 +16,10 @@ from pypto.jit.helper import JITHelper
 # Where arrays are in use already, calls will follow: what each needs that finds its kernel in the cache is loaded here, so
 # that the first one waits for the kernel alone.
 if "numpy" in sys.modules:
-    for _name in ("compiled", "dispatch", "stages"):
-        import_module(f"pypto.jit.{_name}")
-    for _name in ("load", "validate"):
-        import_module(f"pypto.runtime.{_name}")
-    import_module("msgpack")
+    load(
+        *("pypto.jit.compiled", "pypto.jit.dispatch", "pypto.jit.stages", "pypto.runtime.load", "pypto.runtime.validate"),
+        "msgpack",
+    )
 
 __all__ = ["jit"]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pypto._lazy import load
 from pypto.config import NATIVE_OPT
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.frontend.specialization import Argument, ScalarArg, StaticArg, StaticParameterNeeded
@@ -188,6 +189,7 @@ def _build(asked: Asked) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
 
     def build(directory: str) -> None:
+        load("pypto.jit.driver")
         from pypto.jit import driver
 
         driver.build(asked.request, asked.toolchain, asked.store, directory)
@@ -226,7 +228,7 @@ def build_shared(store: Store, record: Record, build: Callable[[str], None], lab
         if has_changed(code):
             raise _CodeChanged
 
-    if not has_changed(code):
+    if not has_changed(code, look=False):
         with suppress(_CodeChanged):
             return store.build_once(record.encoded, checked, NEEDS, label=label)
     unpublished = Store(store.root or None, "readonly") if store.mode == "on" else store

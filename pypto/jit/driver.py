@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ from pypto.frontend.signatures import signature
 from pypto.frontend.source import pinned
 from pypto.frontend.specialization import Argument, StaticArg
 from pypto.ir.program import Program
-from pypto.ir.serialization import serialize
-from pypto.jit.device_text import assembled, device_text, file_name
 from pypto.jit.request import Constant, ProgramRequest, Request, Specialized
 from pypto.jit.stages import STAYS, TEXTLESS
 from pypto.named import NamedTuple
@@ -143,15 +141,44 @@ def build_specialized(
     dump = _dumping(request)
     lowered = lower_specialized(request, watch if dump is None else _both(watch, dump.after))
     unit = native_unit(request, lowered)
-    # The assembler first: what it refuses costs no run of the C compiler.
-    files = device_files(lowered, request.options, toolchain.ptoas, directory)
-    files["plan.msgpack"] = plan_of(request, unit).to_bytes()
-    compile_kernel(toolchain, store, unit.source, unit.routines, directory)
+
+    def other_files() -> dict[str, bytes]:
+        files = device_files(lowered, request.options, toolchain.ptoas, directory)
+        return {**files, "plan.msgpack": plan_of(request, unit).to_bytes()}
+
+    others = _Once(other_files)
+    if toolchain.ptoas is not None:
+        others.result()  # What the assembler refuses costs no run of the C compiler.
+    compile_kernel(toolchain, store, unit.source, unit.routines, directory, others.attempt)
+    files = others.result()
     for name, data in files.items():
         with open(os.path.join(directory, name), "wb") as f:
             f.write(data)
     if dump is not None:
         dump.finish(lowered, unit, files)
+
+
+class _Once:
+    """Work that may be done while the C compiler works, so that nobody waits for both; its errors come with its result."""
+
+    def __init__(self, work: Callable[[], dict[str, bytes]]) -> None:
+        self._work = work
+        self._done: dict[str, bytes] | None = None
+        self._error: Exception | None = None
+
+    def attempt(self) -> None:
+        if self._done is None and self._error is None:
+            try:
+                self._done = self._work()
+            except Exception as e:
+                self._error = e
+
+    def result(self) -> dict[str, bytes]:
+        self.attempt()
+        if self._error is not None:
+            raise self._error
+        assert self._done is not None
+        return self._done
 
 
 def native_unit(request: Request | ProgramRequest | Specialized, lowered: LoweredRequest) -> NativeUnit:
@@ -185,6 +212,10 @@ def device_files(lowered: LoweredRequest, options: PassOptions, ptoas: Ptoas | N
 
     `directory`: where the assembler may work; nothing is left there.
     """
+    # Loaded while the C compiler works.
+    from pypto.ir.serialization import serialize
+    from pypto.jit.device_text import assembled, device_text, file_name
+
     files = {"device.msgpack": serialize(lowered.device)}
     if lowered.tile is not lowered.device:
         files["tile.msgpack"] = serialize(lowered.tile)

@@ -48,16 +48,18 @@ def compile_shared(
     output_name: str,
     extra_flags: Sequence[str] = (),
     include_dirs: Sequence[str] = (),
+    meanwhile: Callable[[], object] | None = None,
 ) -> str:
     """Write `sources` (flat names) to `output_dir`, compile and link them, and return the path of the shared object.
 
-    Files named `.c` are compiled, and those named `.o` linked with them.
+    Files named `.c` are compiled, and those named `.o` linked with them.  `meanwhile` may be called while that is done;
+    it raises no Exception.
     ToolchainError: T100 no compiler, T101 it failed, T102 it did not finish in PYPTO_COMPILER_TIMEOUT seconds.
     OSError if the sources cannot be written.
     """
     names = [name for name in sources if name.endswith((".c", ".o"))]
     arguments = [*extra_flags, *toolchain.prefix_map(output_dir), *_including(include_dirs), *names]
-    _compile(toolchain, sources, output_dir, [*arguments, "-o", output_name, *toolchain.link_flags], output_name)
+    _compile(toolchain, sources, output_dir, [*arguments, "-o", output_name, *toolchain.link_flags], output_name, meanwhile)
     return os.path.join(output_dir, output_name)
 
 
@@ -75,7 +77,12 @@ def _including(folders: Sequence[str]) -> list[str]:
 
 
 def _compile(
-    toolchain: Toolchain, sources: Mapping[str, str | bytes], directory: str, arguments: Sequence[str], output: str
+    toolchain: Toolchain,
+    sources: Mapping[str, str | bytes],
+    directory: str,
+    arguments: Sequence[str],
+    output: str,
+    meanwhile: Callable[[], object] | None = None,
 ) -> None:
     """Run the compiler on sources written to `directory`; there must be a file `output` then."""
     if not toolchain.command:
@@ -86,7 +93,7 @@ def _compile(
     # Names relative to the working directory, and a map for debug information: the place of the build leaves no trace.
     command = [*toolchain.command, *toolchain.compile_flags, *arguments]
     limit = config.COMPILER_TIMEOUT.get()
-    code, said = run_patiently(command, directory, limit)
+    code, said = run_patiently(command, directory, limit, meanwhile=meanwhile)
     made = os.path.join(directory, output)
     problem = "" if code else _unlike_code(made, 1 if output.endswith(".o") else 3)
     if code != 0 or problem:
@@ -112,7 +119,13 @@ def _unlike_code(path: str, kind: int) -> str:
     return ""
 
 
-def run_patiently(command: list[str], directory: str, limit: float, counter: str = "compiler_runs") -> tuple[int | None, str]:
+def run_patiently(
+    command: list[str],
+    directory: str,
+    limit: float,
+    counter: str = "compiler_runs",
+    meanwhile: Callable[[], object] | None = None,
+) -> tuple[int | None, str]:
     """Exit status (None: it took too long) and output; while the system has no room for processes, wait and try again."""
     begin = time.monotonic()
     pause, make_room = 0.1, when_crowded.get()
@@ -121,7 +134,7 @@ def run_patiently(command: list[str], directory: str, limit: float, counter: str
         with turn, _compiler_slot():
             stats.count(counter)
             try:
-                code, output = run(command, directory, limit)
+                code, output = run(command, directory, limit, meanwhile=meanwhile)
             except BlockingIOError as e:
                 code, output = 1, f"cannot fork: {e}"
             except OSError as e:
@@ -133,7 +146,7 @@ def run_patiently(command: list[str], directory: str, limit: float, counter: str
         if make_room is not None and waited > _CROWDED_FOR:
             make_room()
         time.sleep(pause)
-        pause, turn = min(pause * 1.5, 2.0), _turns
+        pause, turn, meanwhile = min(pause * 1.5, 2.0), _turns, None
 
 
 def _failure(

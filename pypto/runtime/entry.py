@@ -266,7 +266,7 @@ def check_listing(directory: int, files: Mapping[str, FileInfo], *, content: boo
 def seal(path: str, record: bytes, needs: Iterable[str], digest: str, final: str = "") -> Entry:
     """Make an entry of the files that a builder left in `path`: a private one, or one that will be renamed to `final`.
 
-    For the latter the manifest is written last, and everything is on the disk before the return.  OSError;
+    For the latter the manifest is written last.  OSError;
     InternalError for names that an entry cannot have, links, subdirectories, or a file of `needs` that is not there.
     """
     directory = os.open(path, _DIRECTORY)
@@ -283,7 +283,7 @@ def seal(path: str, record: bytes, needs: Iterable[str], digest: str, final: str
         if missing:
             raise InternalError(f"the builder did not make {', '.join(missing)}")
         if final:
-            _write_and_sync(directory, _manifest(files, record), files)
+            _write(directory, _manifest(files, record))
     finally:
         os.close(directory)
     entry = Entry(final or path, digest, record, files, private=not final)
@@ -291,19 +291,12 @@ def seal(path: str, record: bytes, needs: Iterable[str], digest: str, final: str
     return entry
 
 
-def _write_and_sync(directory: int, manifest: bytes, files: Iterable[str]) -> None:
+def _write(directory: int, manifest: bytes) -> None:
+    # Nothing waits for the disk: what a loss of power takes from an entry, the hashes notice, and it is built again.
     fd = os.open(MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
         view = memoryview(manifest)
         while view:
             view = view[os.write(fd, view) :]
-        os.fsync(fd)
     finally:
         os.close(fd)
-    for name in files:
-        fd = os.open(name, _FILE, dir_fd=directory)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    os.fsync(directory)

@@ -7,7 +7,7 @@ compiled now.  Invariant: what is linked has been hash-checked, and every source
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pypto.runtime.build import compile_object, compile_shared
 from pypto.runtime.record import Record, sha256
@@ -21,11 +21,19 @@ INCLUDE = os.path.join(_HERE, "include")
 _ROUTINES = os.path.join(_HERE, "routines")
 
 
-def compile_kernel(toolchain: Toolchain, store: Store, source: str, routines: Sequence[str], directory: str) -> None:
+def compile_kernel(
+    toolchain: Toolchain,
+    store: Store,
+    source: str,
+    routines: Sequence[str],
+    directory: str,
+    meanwhile: Callable[[], object] | None = None,
+) -> None:
     """Write `kernel.c` and `kernel.so`, which holds the routines too, to `directory`; raises as `compile_shared` does."""
     objects = {f"{name}.o": _object(toolchain, store, name) for name in routines}
     try:
-        compile_shared(toolchain, {"kernel.c": source, **objects}, directory, "kernel.so", include_dirs=[INCLUDE])
+        texts: dict[str, str | bytes] = {"kernel.c": source, **objects}
+        compile_shared(toolchain, texts, directory, "kernel.so", include_dirs=[INCLUDE], meanwhile=meanwhile)
     finally:
         for name in objects:
             os.unlink(os.path.join(directory, name))

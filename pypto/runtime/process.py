@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 
 from pypto import config
@@ -32,11 +33,13 @@ _UNWANTED = (
 )
 
 
-def run(command: list[str], directory: str, limit: float, text: str = "") -> tuple[int | None, str]:
+def run(
+    command: list[str], directory: str, limit: float, text: str = "", meanwhile: Callable[[], object] | None = None
+) -> tuple[int | None, str]:
     """Exit status (negative: the signal that ended it; None: it took longer than `limit` seconds), and its output.
 
     `text` is its standard input.  It inherits no descriptor.  OSError if it cannot be started.  KeyboardInterrupt and
-    the like end it before they go on.
+    the like end it before they go on.  `meanwhile` is called while it works, and does not count towards the limit.
     """
     # The compiler's own temporary files: beside the result, so that one directory with room is enough.
     scratch = tempfile.mkdtemp(prefix="cc-", dir=directory)
@@ -51,6 +54,8 @@ def run(command: list[str], directory: str, limit: float, text: str = "") -> tup
             start_new_session=True,
         )
         try:
+            if meanwhile is not None:
+                meanwhile()
             output, _ = process.communicate(text.encode() or None, timeout=limit)
         except subprocess.TimeoutExpired:
             _end(process)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import pickle
 from typing import get_type_hints
 
@@ -68,6 +70,48 @@ def test_annotations_are_text_until_somebody_asks():
     assert get_type_hints(Nested.Inner) == {"text": str}
     with pytest.raises(NameError, match="Nowhere"):
         get_type_hints(Point)
+
+
+class Wide(NamedTuple):
+    a: int
+    b: int
+    c: int = 3
+
+    def __repr__(self) -> str:
+        return "wide"
+
+
+class Nothing(NamedTuple):
+    """No field."""
+
+
+def test_classes_of_as_many_fields_share_no_names():
+    class Other(NamedTuple):
+        left: int
+        right: int
+        third: int = 4
+
+    assert Wide(b=1, a=2) == (2, 1, 3)
+    assert Other(right=1, left=2) == (2, 1, 4)
+    assert (Other(1, 2).third, Wide(1, 2).c) == (4, 3)
+    for wrong in ({"left": 1}, {"left": 1, "right": 2, "a": 3}, {"a": 1, "b": 2}):
+        with pytest.raises(TypeError):
+            Other(**wrong)
+    with pytest.raises(TypeError, match=r"Other.__new__\(\) .*'right'"):
+        Other(1)
+    assert not hasattr(Wide(1, 2), "left")
+
+
+def test_what_a_named_tuple_has():
+    assert (repr(Wide(1, 2)), Wide(1, 2)._asdict()) == ("wide", {"a": 1, "b": 2, "c": 3})
+    assert type(Wide._make([1, 2, 3])) is Wide
+    assert (Nothing(), Nothing._fields) == ((), ())
+    assert copy.copy(Wide(1, 2)) == copy.deepcopy(Wide(1, 2)) == Wide(1, 2)
+    assert Wide.__new__.__defaults__ == (3,)
+    assert list(inspect.signature(Wide).parameters) == ["a", "b", "c"]
+    for made in (lambda: Wide._make([1, 2]), lambda: Wide(1, 2)._replace(x=1)):
+        with pytest.raises(TypeError):
+            made()
 
 
 def test_fields_without_defaults_come_first():

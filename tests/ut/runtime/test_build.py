@@ -233,7 +233,7 @@ def test_no_room_for_processes_means_more_slowly(tmp_path: Path) -> None:
 def test_a_fork_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def flaky(*args: object) -> tuple[int, str]:
+    def flaky(*args: object, meanwhile: object) -> tuple[int, str]:
         calls.append(1)
         if len(calls) < 3:
             raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -243,6 +243,31 @@ def test_a_fork_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(build, "run", flaky)
     compile_shared(fake(tmp_path / "cc", ""), SOURCE, str(tmp_path), "kernel.so")
     assert len(calls) == 3
+
+
+def test_what_is_done_meanwhile(tmp_path: Path) -> None:
+    """Once, while the compiler works; whoever interrupts it ends the compiler too."""
+    done: list[bool] = []
+
+    def work() -> None:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        done.append((tmp_path / "kernel.so").exists())
+        (tmp_path / "go").touch()
+
+    waits = f"touch begun; while [ ! -e go ]; do sleep 0.01; done; cp {LIBRARY} kernel.so"
+    compile_shared(fake(tmp_path / "cc", waits), SOURCE, str(tmp_path), "kernel.so", meanwhile=work)
+    assert done == [False]
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    hanging = fake(tmp_path / "cc", "echo $$ > pid; exec sleep 60")
+    with pytest.raises(KeyboardInterrupt):
+        compile_shared(hanging, SOURCE, str(tmp_path), "kernel.so", meanwhile=interrupted)
+    pid = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else ""
+    assert not pid or not Path(f"/proc/{pid}").exists()
 
 
 # How many at a time.
