@@ -220,6 +220,18 @@ class UnknownNameError(Error, AttributeError):
     """A name that a module of pypto does not have."""
 
     code = "A300"
+    _asked: tuple[str, tuple[str, ...]] = ("", ())
+
+    def __getattr__(self, name: str) -> Any:
+        # Python asks packages for names that are modules still to be imported: only who reads the error waits for its hint.
+        if name != "hint":
+            raise AttributeError(name)
+        self.hint = meant(*self._asked)
+        return self.hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.__dict__.setdefault("hint", self.hint)
+        return super().__reduce__()
 
 
 class ClosedError(Error, RuntimeError):
@@ -289,7 +301,11 @@ def unknown_name(owner: str, name: str, known: Iterable[str], hint: str | None =
     what = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(what)
-    return UnknownNameError(what, hint=hint or meant(name, (n for n in known if not n.startswith("_"))))
+    error = UnknownNameError(what, hint=hint)
+    if not hint:
+        error._asked = (name, tuple(n for n in known if not n.startswith("_")))
+        del error.hint
+    return error
 
 
 def well_called(function: Callable[_P, _R]) -> Callable[_P, _R]:

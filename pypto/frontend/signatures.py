@@ -15,7 +15,7 @@ from pypto.errors import ParserError, ParserTypeError
 from pypto.frontend.constants import Evaluator, describe
 from pypto.frontend.diagnostics import fail_at
 from pypto.frontend.reads import reads
-from pypto.frontend.source import Source, is_namespace
+from pypto.frontend.source import Chain, Source, is_namespace
 from pypto.language.annotations import Annotation, Directed, InOut, Out, Tensor, TensorView
 from pypto.language.symbols import DynVar
 from pypto.named import NamedTuple
@@ -124,8 +124,11 @@ def dynamic_dims(source: Source) -> dict[str, dict[int, str]]:
 
 
 def _dynamic(source: Source, active: tuple[Source, ...]) -> dict[str, dict[int, str]]:
+    declares = any("bind_dynamic" in line for line in source.lines)
+    if not declares and not any(_helper(source, chain) for chain in source.free_names()):
+        return {}
     found: dict[str, dict[int, str]] = {}
-    symbols = _local_symbols(source) if any("bind_dynamic" in line for line in source.lines) else {}
+    symbols = _local_symbols(source) if declares else {}
     for node in ast.walk(source.node):
         if not isinstance(node, ast.Call):
             continue
@@ -180,8 +183,10 @@ def _symbol(source: Source, symbols: dict[str, str], node: ast.expr) -> str | No
 def _callee(source: Source, node: ast.expr) -> Source | None:
     """The source of the helper that a call names, if it names one."""
     chain = next(reads(node), ())
-    if not chain or chain[0] in source.locals:
-        return None
+    return _helper(source, chain) if chain and chain[0] not in source.locals else None
+
+
+def _helper(source: Source, chain: Chain) -> Source | None:
     value = source.lookup(chain[0])
     for attribute in chain[1:]:
         if not is_namespace(value):

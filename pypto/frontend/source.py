@@ -14,7 +14,7 @@ import enum
 import inspect
 import sys
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType, FunctionType, MappingProxyType, ModuleType
@@ -53,6 +53,8 @@ class Source:
         "_columns",
         "_locals",
         "_ordinals",
+        "_reads",
+        "_texts",
         "cells",
         "defaults",
         "filename",
@@ -89,6 +91,8 @@ class Source:
         self._annotations: dict[str, Any] | None = None
         self._ordinals: dict[ast.AST, int] | None = None
         self._columns: dict[int, bytes] = {}
+        self._reads: tuple[Chain, ...] | None = None
+        self._texts: dict[bool, str] = {}
         _check_parameters(self)
         self.outer = self._missing_from(outer) if outer else {}
 
@@ -107,9 +111,12 @@ class Source:
         The signature's annotations and defaults are evaluated when the function is defined, so their values (`annotations`,
         `defaults`) and not their names decide; `signature=True` lists those names too.
         """
-        roots: Sequence[ast.AST] = (*self.node.body, *(_signature_nodes(self.node) if signature else ()))
-        found = dict.fromkeys(self._cut(c) for root in roots for c in reads(root) if signature or c[0] not in self.locals)
-        return tuple(found)
+        if self._reads is None:
+            self._reads = tuple(dict.fromkeys(c for root in self.node.body for c in reads(root)))
+        chains = [c for c in self._reads if signature or c[0] not in self.locals]
+        if signature:
+            chains += [c for root in _signature_nodes(self.node) for c in reads(root)]
+        return tuple(dict.fromkeys(map(self._cut, chains)))
 
     def resolve(self, chain: Sequence[str]) -> Any:
         """The value a dotted name stands for now; UndefinedVariableError naming it otherwise."""
@@ -215,7 +222,12 @@ class Source:
 
     def canonical(self, defaults: bool = True) -> str:
         """The syntax without positions, decorators, docstring and comments; `defaults=False` leaves default values out."""
-        return "".join(_canonical(_bare(self.node, defaults)))
+        text = self._texts.get(defaults)
+        if text is None:
+            out: list[str] = []
+            _canonical(_bare(self.node, defaults), out.append)
+            text = self._texts[defaults] = "".join(out)
+        return text
 
     def __repr__(self) -> str:
         return f"<Source {self.qualname} at {self.filename}:{self.first_line}>"
@@ -324,26 +336,29 @@ def _bare(node: ast.FunctionDef, defaults: bool) -> list[Any]:
     return [node.name, [a.posonlyargs, a.args, a.kwonlyargs], values, node.returns, body]
 
 
-def _canonical(value: Any) -> Iterator[str]:
+_LEFT_OUT = frozenset(("ctx", "kind", "type_comment"))
+
+
+def _canonical(value: Any, put: Callable[[str], object]) -> None:
     """Type, fields and constants of a tree; empty fields are left out, so that Python versions agree."""
     if isinstance(value, ast.AST):
         if isinstance(value, ast.arg) and isinstance(value.annotation, ast.Constant) and isinstance(value.annotation.value, str):
             value = ast.arg(value.arg, parse_annotation(value.annotation.value) or value.annotation)
-        yield type(value).__name__ + "("
+        put(type(value).__name__ + "(")
         for name in value._fields:
             field = getattr(value, name, None)
-            if field is not None and field != [] and name not in ("ctx", "kind", "type_comment"):
-                yield name + "="
-                yield from _canonical(field)
-                yield ","
+            if field is not None and field != [] and name not in _LEFT_OUT:
+                put(name + "=")
+                _canonical(field, put)
+                put(",")
         if isinstance(value, ast.Constant) and value.value is None:
-            yield "None"
-        yield ")"
+            put("None")
+        put(")")
     elif isinstance(value, list):
-        yield "["
+        put("[")
         for v in value:
-            yield from _canonical(v)
-            yield ","
-        yield "]"
+            _canonical(v, put)
+            put(",")
+        put("]")
     else:
-        yield f"{type(value).__name__}:{value!r}"
+        put(f"{type(value).__name__}:{value!r}")

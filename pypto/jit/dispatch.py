@@ -55,12 +55,15 @@ _launcher: list[Launcher] = []
 _lock = _thread.allocate_lock()
 
 
-def the_launcher(kernels: type | None = None) -> Launcher:
-    """The launcher, loaded (and on a new machine built) once per process; instances of `kernels` call through it."""
+def the_launcher(kernels: type | None = None, toolchain: Toolchain | None = None) -> Launcher:
+    """The launcher, loaded (and on a new machine built) once per process; instances of `kernels` call through it.
+
+    `toolchain`: this machine's, where it has been found already.
+    """
     if not _launcher:
         with _lock:
             if not _launcher:
-                found = launcher(TOKEN)
+                found = launcher(TOKEN, toolchain)
                 if kernels is not None:
                     found.install(kernels, "_dispatcher")
                 _launcher.append(found)
@@ -82,6 +85,20 @@ def entry_of(compiled: CompiledProgram) -> Any:
     return compiled.entry
 
 
+class Here(NamedTuple):
+    """Where, by what, and by which code of the package kernels are compiled at this moment."""
+
+    store: Store
+    toolchain: Toolchain
+    code: str
+
+
+def here() -> Here:
+    """By the options of this moment; raises as `default_store` and `find` do."""
+    store = default_store()
+    return Here(store, find(store), code_identity(store))
+
+
 class Asked(NamedTuple):
     """A request with its identity, and what would answer it."""
 
@@ -93,15 +110,15 @@ class Asked(NamedTuple):
 
 
 def obtain(
-    kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions
+    kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions, at: Here
 ) -> tuple[CompiledProgram, bool]:
     """The kernel for these arguments, and whether later calls may use it without asking."""
     stats.count("requests")
     context = CURRENT.get()
     if context is not None and context.is_diagnostic:
         stats.bypass(WATCHED)
-        return resolve(kernel, dependencies, arguments, options, _private), False
-    return resolve(kernel, dependencies, arguments, options, lambda asked: _shared(kernel, asked)), True
+        return resolve(kernel, dependencies, arguments, options, _private, at), False
+    return resolve(kernel, dependencies, arguments, options, lambda asked: _shared(kernel, asked), at), True
 
 
 def resolve(
@@ -110,12 +127,11 @@ def resolve(
     arguments: dict[str, Argument],
     options: PassOptions,
     answer: Callable[[Asked], T],
+    at: Here | None = None,
 ) -> T:
     """`answer` of the request, with parameters that the language needs as constants made constants."""
-    store = default_store()
+    store, toolchain, code = here() if at is None else at
     optimize = NATIVE_OPT.get() == "1"
-    toolchain = find(store)
-    code = code_identity(store)
     while True:
         request = Request(kernel.source, dependencies.sources, kernel.options, arguments, options, optimize, dependencies.pins)
         record = _record(request, dependencies, code, toolchain)

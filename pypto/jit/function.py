@@ -20,6 +20,7 @@ from pypto.jit.binding import Binder
 from pypto.jit.dependencies import Dependencies, collect
 from pypto.jit.parameters import check_call, from_arguments, from_signature, parameters_of
 from pypto.passes.context import TOKEN, PassOptions, capture, effective
+from pypto.runtime.plan import MISSING
 from pypto.target import runs_here
 
 if TYPE_CHECKING:
@@ -129,18 +130,16 @@ class JITFunction:
 
     def dependencies(self) -> Dependencies:
         """What the kernel's code depends on beside its arguments, as of now."""
-        from pypto.jit.dispatch import the_launcher
-
-        return collect(self.source, self.options, the_launcher(JITFunction).missing)
+        return collect(self.source, self.options, MISSING)
 
     def _obtain(self, arguments: dict[str, Argument], config: Any) -> CompiledProgram:
         """The compiled kernel for these arguments; the dispatcher learns it."""
-        from pypto.jit.dispatch import obtain, the_launcher
+        from pypto.jit.dispatch import here, obtain, the_launcher
 
-        launcher = the_launcher(JITFunction)
+        at = here()
+        launcher = the_launcher(JITFunction, at.toolchain)
         dependencies = self.dependencies()
-        options = _options(config)
-        compiled, reusable = obtain(self, dependencies, arguments, options)
+        compiled, reusable = obtain(self, dependencies, arguments, _options(config), at)
         self._last = compiled
         if reusable and config is None:
             self._teach(launcher, compiled, dependencies)
@@ -155,7 +154,9 @@ class JITFunction:
             dispatcher = launcher.Dispatcher(self._slow, names, defaults, len(a.posonlyargs), len(a.kwonlyargs))
         elif len(dispatcher) >= _MOST_ENTRIES:
             dispatcher.clear()
-        dispatcher.add(launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get()))
+        entry = launcher.Entry(compiled.plan, compiled.address, compiled, dependencies.guards, TOKEN.get())
+        dispatcher.add(entry)
+        compiled.entry = compiled.entry or entry
         # Without a lock, which a forked child could find taken: of two threads that come here first, one teaches again.
         self._dispatcher = dispatcher
 

@@ -37,8 +37,8 @@ def code_identity(store: Store) -> str:
 
 
 def _find(store: Store) -> str:
-    # As one text: hundreds of values of their own would take a millisecond of every process's first call.
-    record = Record({"kind": "package", "files": repr(package.STAMPS)}).encoded
+    # As a digest: hundreds of values of their own would take a millisecond of every process's first call.
+    record = Record({"kind": "package", "files": package.digest_of_stamps(package.STAMPS)}).encoded
 
     def build(directory: str) -> None:
         with open(os.path.join(directory, "digest"), "w") as out:

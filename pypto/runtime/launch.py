@@ -28,6 +28,7 @@ from pypto.span import Span
 if TYPE_CHECKING:
     from pypto.runtime.entry import Entry
     from pypto.runtime.store import Store
+    from pypto.runtime.toolchain import Toolchain
 
 __all__ = ["Kernel", "Launcher", "launcher", "native_launcher", "prepare", "raise_fault"]
 
@@ -71,9 +72,12 @@ class Kernel(NamedTuple):
         return self.place(site)
 
 
-def launcher(context_var: ContextVar[Any] | None = None) -> Launcher:
-    """The launcher of this process; entries compare their token with the value of `context_var`."""
-    native = native_launcher()
+def launcher(context_var: ContextVar[Any] | None = None, tools: Toolchain | None = None) -> Launcher:
+    """The launcher of this process; entries compare their token with the value of `context_var`.
+
+    `tools`: the toolchain of this machine, where it has been found already.
+    """
+    native = native_launcher(tools)
     if native is None:
         from pypto.runtime import fallback
 
@@ -91,7 +95,7 @@ _FILE = "pypto_launcher.so"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def native_launcher() -> ModuleType | None:
+def native_launcher(tools: Toolchain | None = None) -> ModuleType | None:
     """The C launcher, built where this machine has none yet; None with PYPTO_LAUNCHER=ctypes, or where it cannot be had.
 
     The reason is said once, as a PyptoWarning.  ConfigError passes: what is wrong with the compiler's options is for the user.
@@ -101,7 +105,7 @@ def native_launcher() -> ModuleType | None:
     if not _native:
         with _loading:
             if not _native:
-                _native.append(_load_native())
+                _native.append(_load_native(tools))
     return _native[0]
 
 
@@ -114,10 +118,10 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _load_native() -> ModuleType | None:
+def _load_native(tools: Toolchain | None) -> ModuleType | None:
     reason = "numpy's arrays are not laid out as the C launcher assumes"
     try:
-        module = _find_native()
+        module = _find_native(tools)
         if configure_native(module):
             return module
     except (ToolchainError, SerializationError, ImportError, OSError) as e:
@@ -129,7 +133,7 @@ def _load_native() -> ModuleType | None:
     return None
 
 
-def _find_native() -> ModuleType:
+def _find_native(tools: Toolchain | None) -> ModuleType:
     """The module from the store.  A warm process looks at the sources' times only; their content decides about building."""
     import importlib.machinery
 
@@ -140,7 +144,7 @@ def _find_native() -> ModuleType:
     parts: dict[str, object] = {
         "kind": "launcher",
         "python": importlib.machinery.EXTENSION_SUFFIXES[0],
-        "toolchain": dict(toolchain.find_compiler(place).identity),
+        "toolchain": dict((tools or toolchain.find_compiler(place)).identity),
     }
     here = Record({**parts, "installation": _stamps()}).encoded
     entry = place.lookup(here, (_FILE,), counted=False) or place.build_once(

@@ -57,7 +57,7 @@ COMPILER = """
 heavy = ("pypto.passes.pipeline", "pypto.passes.manager", "pypto.codegen", "pypto.frontend.statements", "pypto.debug",
          "pypto.frontend.expressions", "pypto.frontend.kernels", "pypto.ir", "pypto.jit.driver", "pypto.runtime.build",
          "pypto.runtime.locks", "pypto.runtime.process", "pypto.runtime.prune", "subprocess", "tempfile", "shutil", "asyncio",
-         "hashlib", "platformdirs", "ml_dtypes")
+         "hashlib", "platformdirs", "ml_dtypes", "difflib")
 print(*[m for m in heavy if any(n == m or n.startswith(m + ".") for n in sys.modules)])
 """
 

@@ -82,7 +82,7 @@ def test_a_warm_process_reads_no_file(package, tmp_path, monkeypatch):
     root, now = package
     store = Store(str(tmp_path / "store"), "on")
     first = now(store)
-    monkeypatch.setattr(package_files, "sha256", lambda data: pytest.fail("a file was hashed"))
+    monkeypatch.setattr(package_files, "digest_of", lambda folder, files: pytest.fail("a file was hashed"))
     assert now(store) == first
 
 

@@ -67,6 +67,11 @@ def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'PrecompilePool'"):
         _ = pypto.PrecompilPool
     assert not hasattr(pl, "__no_such_name__")
+    with pytest.raises(UnknownNameError) as caught:
+        _ = pypto.PrecompilPool
+    assert "PrecompilePool" in str(pickle.loads(pickle.dumps(caught.value)))
+    with pytest.raises(AttributeError):
+        _ = caught.value.no_such_name
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ NO_HEADERS = "import sysconfig; sysconfig.get_paths = lambda: {'include': '/nowh
     ("code", "env", "reason"),
     [
         ("", {"PYPTO_LAUNCHER": "ctypes"}, None),
-        ("launch._find_native = lambda: exec('raise ImportError(\"not this one\")')", {}, "not this one"),
+        ("launch._find_native = lambda tools: exec('raise ImportError(\"not this one\")')", {}, "not this one"),
         ("launch._probes = lambda: [(launch.np.zeros(3), 8, (3,), 0, 0, 0, 0, 0, 0)]", {}, "laid out"),
         ("launch._python_headers = lambda: ('/nowhere',)" + ANEW, {}, "the C compiler failed"),
         (NO_HEADERS + ANEW, {}, "Python.h is not in /nowhere"),
