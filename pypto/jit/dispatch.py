@@ -23,7 +23,7 @@ from pypto.named import NamedTuple
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
 from pypto.runtime.entry import Entry
-from pypto.runtime.launch import Launcher, launcher
+from pypto.runtime.launch import Launcher, begin, launcher
 from pypto.runtime.record import Record
 from pypto.runtime.store import Store, default_store
 from pypto.runtime.toolchain import Toolchain, find
@@ -96,7 +96,8 @@ class Here(NamedTuple):
 def here() -> Here:
     """By the options of this moment; raises as `default_store` and `find` do."""
     store = default_store()
-    return Here(store, find(store), code_identity(store))
+    # Where the compiler is unknown, there is no kernel either.
+    return Here(store, find(store, meanwhile=lambda: load("pypto.jit.driver")), code_identity(store))
 
 
 class Asked(NamedTuple):
@@ -203,6 +204,8 @@ def known(kernel: JITFunction, asked: Asked) -> CompiledProgram | Entry | None:
 
 def _build(asked: Asked) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
+
+    begin(asked.toolchain)
 
     def build(directory: str) -> None:
         load("pypto.jit.driver")

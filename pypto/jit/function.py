@@ -137,10 +137,10 @@ class JITFunction:
         from pypto.jit.dispatch import here, obtain, the_launcher
 
         at = here()
-        launcher = the_launcher(JITFunction, at.toolchain)
         dependencies = self.dependencies()
         compiled, reusable = obtain(self, dependencies, arguments, _options(config), at)
         self._last = compiled
+        launcher = the_launcher(JITFunction, at.toolchain)
         if reusable and config is None:
             self._teach(launcher, compiled, dependencies)
         return compiled

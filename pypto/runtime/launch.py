@@ -10,6 +10,7 @@ import _thread
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pypto.runtime.store import Store
     from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["Kernel", "Launcher", "launcher", "native_launcher", "prepare", "raise_fault"]
+__all__ = ["Kernel", "Launcher", "begin", "launcher", "native_launcher", "prepare", "raise_fault"]
 
 
 class Launcher(NamedTuple):
@@ -133,24 +134,58 @@ def _load_native(tools: Toolchain | None) -> ModuleType | None:
     return None
 
 
-def _find_native(tools: Toolchain | None) -> ModuleType:
-    """The module from the store.  A warm process looks at the sources' times only; their content decides about building."""
-    import importlib.machinery
+def begin(tools: Toolchain) -> None:
+    """Start to build the C launcher where this machine has none: that takes longer than any kernel, and neither needs the other.
 
-    from pypto.runtime import load, store, toolchain
-    from pypto.runtime.record import Record
+    Whoever then asks for the launcher waits for this build, or does it again and says what is wrong with it.
+    """
+    if _native or LAUNCHER.get() == "ctypes":
+        return
+    import threading
+    from contextvars import copy_context
+
+    from pypto.runtime import store
 
     place = store.default_store()
+    parts, here = _asked(tools)
+    if place.lookup(here, (_FILE,), counted=False) is not None:
+        return
+
+    def build() -> None:
+        with suppress(Exception):
+            _build(place, parts, here)
+
+    threading.Thread(target=copy_context().run, args=(build,), name="pypto-launcher", daemon=True).start()
+
+
+def _find_native(tools: Toolchain | None) -> ModuleType:
+    """The module from the store.  A warm process looks at the sources' times only; their content decides about building."""
+    from pypto.runtime import load, store, toolchain
+
+    place = store.default_store()
+    parts, here = _asked(tools or toolchain.find_compiler(place))
+    entry = place.lookup(here, (_FILE,), counted=False) or _build(place, parts, here)
+    return load.load_verified(entry, _FILE, _import)
+
+
+def _asked(tools: Toolchain) -> tuple[dict[str, object], bytes]:
+    """What decides about the launcher beside its sources, and the record of the one of this installation."""
+    import importlib.machinery
+
+    from pypto.runtime.record import Record
+
     parts: dict[str, object] = {
         "kind": "launcher",
         "python": importlib.machinery.EXTENSION_SUFFIXES[0],
-        "toolchain": dict((tools or toolchain.find_compiler(place)).identity),
+        "toolchain": dict(tools.identity),
     }
-    here = Record({**parts, "installation": _stamps()}).encoded
-    entry = place.lookup(here, (_FILE,), counted=False) or place.build_once(
+    return parts, Record({**parts, "installation": _stamps()}).encoded
+
+
+def _build(place: Store, parts: dict[str, object], here: bytes) -> Entry:
+    return place.build_once(
         here, lambda staging: _copy_built(place, parts, staging), (_FILE,), label="the launcher", counted=False
     )
-    return load.load_verified(entry, _FILE, _import)
 
 
 def _import(path: str) -> ModuleType:

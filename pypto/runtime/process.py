@@ -44,19 +44,22 @@ def run(
     # The compiler's own temporary files: beside the result, so that one directory with room is enough.
     scratch = tempfile.mkdtemp(prefix="cc-", dir=directory)
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=_environment(command[0], scratch),
-            stdin=subprocess.PIPE if text else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with open(os.path.join(scratch, "text") if text else os.devnull, "w+b") as given:
+            given.write(text.encode())
+            given.seek(0)
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=_environment(command[0], scratch),
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             if meanwhile is not None:
                 meanwhile()
-            output, _ = process.communicate(text.encode() or None, timeout=limit)
+            output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             _end(process)
             return None, ""
@@ -88,7 +91,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
+    if process.stdout is not None:
+        with suppress(OSError):
+            process.stdout.close()

@@ -85,6 +85,27 @@ ANEW = "\nlaunch._stamps = lambda f=launch._stamps: (*f(), ('/dev/null', 0, 0, 0
 NO_HEADERS = "import sysconfig; sysconfig.get_paths = lambda: {'include': '/nowhere', 'platinclude': '/nowhere'}"
 
 
+BEGUN = """
+from pypto.runtime import store, toolchain
+launch.begin(toolchain.find_compiler(store.default_store()))
+"""
+
+
+def test_it_is_built_while_other_things_are_done(tmp_path):
+    """Begun, then asked for: one build, which whoever asks waits for; what went wrong is said by who asks."""
+    box = Box(tmp_path)
+    under_way = "\nassert any(t.name == 'pypto-launcher' for t in threading.enumerate())\n"
+    assert box.run(BEGUN + under_way) == ("native", "")
+    assert box.builds() == 1
+    nothing_to_do = "\nassert threading.active_count() == 1\n"
+    assert box.run(BEGUN + nothing_to_do) == ("native", "")
+    assert box.run(BEGUN + nothing_to_do, PYPTO_LAUNCHER="ctypes") == ("ctypes", "")
+    assert box.builds() == 0
+    got, text = box.run(NO_HEADERS + ANEW + BEGUN, warned="always")
+    assert got == "ctypes"
+    assert text.count("Python.h is not in /nowhere") == 1
+
+
 @pytest.mark.parametrize(
     ("code", "env", "reason"),
     [
