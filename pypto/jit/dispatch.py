@@ -65,7 +65,7 @@ def the_launcher(kernels: type | None = None, toolchain: Toolchain | None = None
             if not _launcher:
                 found = launcher(TOKEN, toolchain)
                 if kernels is not None:
-                    found.install(kernels, "_dispatcher")
+                    found.install(kernels, "_dispatcher", "_entry_point")
                 _launcher.append(found)
     return _launcher[0]
 

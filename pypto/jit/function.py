@@ -71,8 +71,9 @@ class JITFunction:
     A call returns the arrays that the function's `return` names (one array, or a tuple of several).
     """
 
-    # The launcher reads the dispatcher's slot; everything else is an ordinary attribute.
-    __slots__ = ("__dict__", "__weakref__", "_dispatcher")
+    # The launcher reads the dispatcher's slot, and takes the one of the entry point for itself; everything else is an
+    # ordinary attribute.
+    __slots__ = ("__dict__", "__weakref__", "_dispatcher", "_entry_point")
 
     kind: str
 

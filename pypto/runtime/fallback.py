@@ -304,11 +304,11 @@ def _fitting(plan: KernelPlan, bound: tuple[Any, ...]) -> PreparedCall | None:
         return None
 
 
-def install(cls: type, slot: str) -> None:
-    """Calls of instances go to the Dispatcher in `slot`, or to `_call_slow` where there is none."""
-    member = cls.__dict__.get(slot)
-    if type(member).__name__ != "member_descriptor":
-        raise TypeError(f"install(): {slot!r} is no slot of {cls!r}")
+def install(cls: type, slot: str, word: str) -> None:
+    """Calls of instances go to the Dispatcher in `slot`, or to `_call_slow` where there is none; `word` stays unused."""
+    for name in (slot, word):
+        if type(cls.__dict__.get(name)).__name__ != "member_descriptor":
+            raise TypeError(f"install(): {name!r} is no slot of {cls!r}")
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> object:
         dispatcher = getattr(self, slot, None)

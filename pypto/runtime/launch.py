@@ -43,13 +43,14 @@ class Launcher(NamedTuple):
     variable's value.  `entry.call(args)` runs with bound arguments regardless of guards and token.
     Dispatcher(slow, names, defaults, positional_only=0, keyword_only=0): binds as Python does (`defaults` has
     `missing` where a parameter has none), runs the entry that fits, or calls slow(args, kwargs).  add(entry), clear(), len().
-    install(cls, slot): makes instances of `cls` call the Dispatcher in their slot, else `_call_slow(*args, **kwargs)`.
+    install(cls, slot, word): makes instances of `cls` call the Dispatcher in their slot, else `_call_slow(*args, **kwargs)`;
+    the slot `word`, which nobody ever sets, becomes a word of the launcher's own.
     """
 
     native: bool
     Entry: Any
     Dispatcher: Any
-    install: Callable[[type, str], None]
+    install: Callable[[type, str, str], None]
     missing: object
 
 

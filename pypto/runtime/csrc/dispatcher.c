@@ -9,9 +9,11 @@ typedef struct {
     Py_ssize_t nargs, nkeywords;
 } Arguments;
 
+static inline PyObject *const *names_of(const Dispatcher *d) { return ((PyTupleObject *)d->names)->ob_item; }
+
 static Py_ssize_t index_of(const Dispatcher *d, PyObject *keyword)
 {
-    PyObject *const *names = ((PyTupleObject *)d->names)->ob_item;
+    PyObject *const *names = names_of(d);
     for (Py_ssize_t i = d->positional_only; i < d->signature.count; i++)
         if (names[i] == keyword)
             return i;
@@ -22,31 +24,47 @@ static Py_ssize_t index_of(const Dispatcher *d, PyObject *keyword)
     return -1;
 }
 
-/* Places arguments, keywords and defaults in frame->bound; 0 where Python would have a complaint to make. */
-static int bind(const Dispatcher *d, Frame *f, const Arguments *a)
+/* Arguments, keywords and defaults, placed in the frame; NULL where Python would have a complaint to make. */
+static NOINLINE PyObject *const *bind(const Dispatcher *d, Frame *f, const Arguments *a)
 {
-    PyObject **bound = f->bound;
+    PyObject **bound = frame_bound(f);
     if (a->nargs > d->positional)
-        return 0;
+        return NULL;
     for (Py_ssize_t i = 0; i < d->signature.count; i++)
         bound[i] = i < a->nargs ? a->args[i] : NULL;
     for (Py_ssize_t k = 0; k < a->nkeywords; k++) {
         Py_ssize_t i = index_of(d, a->names[k]);
         if (i < 0 || bound[i] != NULL)
-            return 0;
+            return NULL;
         bound[i] = a->values[k];
     }
     for (Py_ssize_t i = 0; i < d->signature.count; i++) {
         if (bound[i] == NULL)
             bound[i] = PyTuple_GET_ITEM(d->defaults, i);
         if (bound[i] == hooks.missing)
-            return 0;
+            return NULL;
     }
+    return bound;
+}
+
+/* Whether the values lie one behind the other in the order of the parameters, each once: then nothing need be placed. */
+static inline int is_in_order(const Dispatcher *d, const Arguments *a)
+{
+    if (a->nargs + a->nkeywords != d->signature.count || a->nargs > d->positional)
+        return 0;
+    if (LIKELY(a->nkeywords == 0))
+        return 1;
+    if (a->values != a->args + a->nargs || a->nargs < d->positional_only)
+        return 0;
+    PyObject *const *names = names_of(d) + a->nargs;
+    for (Py_ssize_t k = 0; k < a->nkeywords; k++)
+        if (names[k] != a->names[k])
+            return 0;
     return 1;
 }
 
 /* 1 with a result or an exception, 0 where the call is for the slow path. */
-static int dispatch(Dispatcher *d, const Arguments *a, PyObject **result)
+static INLINE int dispatch(Dispatcher *d, const Arguments *a, PyObject **result)
 {
     *result = NULL;
     if (UNLIKELY(d->nscanned + d->nhashed == 0))
@@ -55,15 +73,12 @@ static int dispatch(Dispatcher *d, const Arguments *a, PyObject **result)
     if (frame_open(&frame, d->signature.count, d->room) < 0)
         return 1;
     PyObject *const *bound = a->args;
-    int fits = 1;
-    if (UNLIKELY(a->nkeywords > 0 || a->nargs != d->signature.count || a->nargs > d->positional)) {
-        fits = bind(d, &frame, a);
-        bound = frame.bound;
-    }
+    int fits = 0;
     Entry *entry = NULL;
-    if (LIKELY(fits > 0))
-        fits = values_resolve(&frame, &d->signature, bound);
-    if (LIKELY(fits > 0))
+    if (UNLIKELY(!is_in_order(d, a)))
+        bound = bind(d, &frame, a);
+    frame.values = bound;
+    if (LIKELY(bound != NULL))
         fits = find(d, &frame, &entry);
     if (LIKELY(fits > 0)) {
         *result = entry_run(entry, &frame, bound);
@@ -79,25 +94,33 @@ static PyObject *call_slow(Dispatcher *d, PyObject *args, PyObject *kwargs)
     return PyObject_Vectorcall(d->slow, both, 2, NULL);
 }
 
-static PyObject *dispatcher_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
+static NOINLINE PyObject *vectorcall_slow(Dispatcher *d, const Arguments *a)
+{
+    PyObject *result = NULL, *tuple = PyTuple_New(a->nargs), *dict = PyDict_New();
+    int failed = tuple == NULL || dict == NULL;
+    for (Py_ssize_t i = 0; i < a->nargs && !failed; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(a->args[i]));
+    for (Py_ssize_t k = 0; k < a->nkeywords && !failed; k++)
+        failed = PyDict_SetItem(dict, a->names[k], a->values[k]) < 0;
+    if (!failed)
+        result = call_slow(d, tuple, dict);
+    Py_XDECREF(tuple);
+    Py_XDECREF(dict);
+    return result;
+}
+
+static INLINE PyObject *vectorcall(Dispatcher *d, PyObject *const *args, size_t nargsf, PyObject *keywords)
 {
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     PyObject *const *names = keywords != NULL ? ((PyTupleObject *)keywords)->ob_item : NULL;
     Arguments a = {args, names, args + nargs, nargs, keywords != NULL ? PyTuple_GET_SIZE(keywords) : 0};
     PyObject *result;
-    if (LIKELY(dispatch((Dispatcher *)self, &a, &result)))
-        return result;
-    PyObject *tuple = PyTuple_New(nargs), *dict = PyDict_New();
-    int failed = tuple == NULL || dict == NULL;
-    for (Py_ssize_t i = 0; i < nargs && !failed; i++)
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
-    for (Py_ssize_t k = 0; k < a.nkeywords && !failed; k++)
-        failed = PyDict_SetItem(dict, names[k], a.values[k]) < 0;
-    if (!failed)
-        result = call_slow((Dispatcher *)self, tuple, dict);
-    Py_XDECREF(tuple);
-    Py_XDECREF(dict);
-    return result;
+    return LIKELY(dispatch(d, &a, &result)) ? result : vectorcall_slow(d, &a);
+}
+
+static PyObject *dispatcher_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
+{
+    return vectorcall((Dispatcher *)self, args, nargsf, keywords);
 }
 
 static PyObject *dispatcher_tp_call(PyObject *self, PyObject *args, PyObject *kwargs)

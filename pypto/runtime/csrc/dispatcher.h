@@ -26,7 +26,7 @@ typedef struct {
 } Dispatcher;
 
 /* 1 and a new reference to the entry that the values in the frame fit, 0 where none does, -1 with an exception. */
-static int find(Dispatcher *d, Frame *frame, Entry **found);
+static INLINE int find(Dispatcher *d, Frame *frame, Entry **found);
 /* -1 with an exception; the new entry is tried first. */
 static int add_entry(Dispatcher *d, Entry *entry);
 static void drop_entries(Dispatcher *d);

@@ -25,7 +25,7 @@ static uint64_t hash_of_shapes(const Dispatcher *d, const Frame *f)
 }
 
 /* 1 with a new reference in `found`, 0, or -1.  A guard may have changed anything at all meanwhile: see `version`. */
-static int try_entry(Entry *e, Frame *f, PyObject *token, Entry **found)
+static INLINE int try_entry(Entry *e, Frame *f, PyObject *token, Entry **found)
 {
     if (e->words > f->room)
         return 0;
@@ -38,27 +38,31 @@ static int try_entry(Entry *e, Frame *f, PyObject *token, Entry **found)
     return fits;
 }
 
-static int find_scanned(Dispatcher *d, Frame *f, PyObject *token, Entry **found)
+static NOINLINE void to_front(Dispatcher *d, Py_ssize_t i)
+{
+    Entry *entry = d->scanned[i];
+    memmove(d->scanned + 1, d->scanned, (size_t)i * sizeof *d->scanned);
+    d->scanned[0] = entry;
+    d->version++;
+}
+
+static INLINE int find_scanned(Dispatcher *d, Frame *f, PyObject *token, Entry **found)
 {
     for (Py_ssize_t i = 0; i < d->nscanned; i++) {
         uint64_t version = d->version;
         int fits = try_entry(d->scanned[i], f, token, found);
         if (fits < 0 || d->version != version)
             return fits;
-        if (fits > 0) {
-            if (UNLIKELY(i > 0)) {
-                Entry *entry = d->scanned[i];
-                memmove(d->scanned + 1, d->scanned, (size_t)i * sizeof *d->scanned);
-                d->scanned[0] = entry;
-                d->version++;
-            }
+        if (LIKELY(fits > 0)) {
+            if (UNLIKELY(i > 0))
+                to_front(d, i);
             return 1;
         }
     }
     return 0;
 }
 
-static int find_hashed(Dispatcher *d, Frame *f, PyObject *token, Entry **found)
+static NOINLINE int find_hashed(Dispatcher *d, Frame *f, PyObject *token, Entry **found)
 {
     uint64_t hash = hash_of_shapes(d, f);
     Node **head = &d->table[hash & (d->table_size - 1)];
@@ -83,22 +87,36 @@ static int find_hashed(Dispatcher *d, Frame *f, PyObject *token, Entry **found)
     return 0;
 }
 
-static int find(Dispatcher *d, Frame *f, Entry **found)
+static INLINE int find_direct(Dispatcher *d, Frame *f, Entry **found)
 {
     PyObject *token = Py_None;
     if (hooks.context_var == Py_None)
         Py_INCREF(token);
-    else if (PyContextVar_Get(hooks.context_var, Py_None, &token) < 0)
+    else if (UNLIKELY(PyContextVar_Get(hooks.context_var, Py_None, &token) < 0))
         return -1;
     int fits = 0;
     Py_BEGIN_CRITICAL_SECTION(d);
-    if (d->nhashed > 0)
+    if (UNLIKELY(d->nhashed > 0) && values_are_direct(f, &d->signature))
         fits = find_hashed(d, f, token, found);
-    if (fits == 0)
+    if (LIKELY(fits == 0))
         fits = find_scanned(d, f, token, found);
     Py_END_CRITICAL_SECTION();
     Py_DECREF(token);
     return fits;
+}
+
+static NOINLINE int find_foreign(Dispatcher *d, Frame *f, Entry **found)
+{
+    if (values_are_direct(f, &d->signature))
+        return 0;
+    int fits = values_resolve(f, &d->signature);
+    return fits > 0 ? find_direct(d, f, found) : fits;
+}
+
+static INLINE int find(Dispatcher *d, Frame *f, Entry **found)
+{
+    int fits = find_direct(d, f, found);
+    return UNLIKELY(fits == 0) ? find_foreign(d, f, found) : fits;
 }
 
 static int grow_table(Dispatcher *d)

@@ -26,8 +26,8 @@ static PyObject *array_of(PyObject *arg)
     return found;
 }
 
-/* The slow half of values_resolve: 1, 0 where Python finds nothing usable, -1 with an exception. */
-static int resolve_foreign(Frame *f, Py_ssize_t i, int is_tensor, PyObject *arg)
+/* What the checks look at in place of `arg`: 1, 0 where Python finds nothing usable, -1 with an exception. */
+static int resolve_foreign(Frame *f, int is_tensor, PyObject *arg, PyObject **value)
 {
     PyObject *found = is_tensor && (PyObject *)Py_TYPE(arg) == hooks.direct ? array_of(arg) : NULL;
     if (found == NULL && !PyErr_Occurred())
@@ -39,22 +39,36 @@ static int resolve_foreign(Frame *f, Py_ssize_t i, int is_tensor, PyObject *arg)
         Py_DECREF(found);
         return 0;
     }
-    f->values[i] = f->owned[f->nowned++] = found;
+    *value = frame_owned(f)[f->nowned++] = found;
     return 1;
 }
 
-static int values_resolve(Frame *f, const Signature *signature, PyObject *const *args)
+static inline int is_direct(const Signature *signature, Py_ssize_t i, PyObject *arg)
 {
+    return signature->is_tensor[i] ? (PyObject *)Py_TYPE(arg) == hooks.ndarray : PyFloat_Check(arg) || PyLong_Check(arg);
+}
+
+static int values_are_direct(const Frame *f, const Signature *signature)
+{
+    for (Py_ssize_t i = 0; i < signature->count; i++)
+        if (!is_direct(signature, i, f->values[i]))
+            return 0;
+    return 1;
+}
+
+static int values_resolve(Frame *f, const Signature *signature)
+{
+    PyObject *const *given = f->values;
+    PyObject **resolved = frame_resolved(f);
+    f->values = resolved;
     for (Py_ssize_t i = 0; i < signature->count; i++) {
-        PyObject *arg = args[i];
-        int is_tensor = signature->is_tensor[i];
-        if (LIKELY(is_tensor ? (PyObject *)Py_TYPE(arg) == hooks.ndarray : PyFloat_Check(arg) || PyLong_Check(arg))) {
-            f->values[i] = arg;
-        } else {
-            int found = resolve_foreign(f, i, is_tensor, arg);
-            if (found <= 0)
-                return found;
-        }
+        int found = 1;
+        if (is_direct(signature, i, given[i]))
+            resolved[i] = given[i];
+        else
+            found = resolve_foreign(f, signature->is_tensor[i], given[i], &resolved[i]);
+        if (found <= 0)
+            return found;
     }
     return 1;
 }
@@ -69,19 +83,9 @@ static int type_fits(const TensorCheck *check, const NumpyDescr *descr)
     return 0;
 }
 
-/* The number of bytes, or -1 where the array does not fit. */
-static inline int64_t tensor_fits(const TensorCheck *check, const NumpyArray *array, int64_t *symbols)
+/* The number of bytes of an array, some of whose extents are symbols; -1 where it does not fit. */
+static NOINLINE int64_t symbols_fit(const TensorCheck *check, const NumpyArray *array, int64_t *symbols)
 {
-    if (array->nd != check->rank || (array->flags & check->required) != check->required)
-        return -1;
-    if (UNLIKELY(array->descr != check->descr) && !type_fits(check, array->descr))
-        return -1;
-    if (LIKELY(check->bytes >= 0)) {
-        for (int i = 0; i < check->rank; i++)
-            if (array->dimensions[i] != check->dims[i])
-                return -1;
-        return check->bytes;
-    }
     int64_t bytes = check->item_size;
     for (int i = 0; i < check->rank; i++) {
         int64_t extent = array->dimensions[i], want = check->dims[i];
@@ -98,7 +102,30 @@ static inline int64_t tensor_fits(const TensorCheck *check, const NumpyArray *ar
     return bytes;
 }
 
-static int scalar_fits(const ScalarCheck *check, PyObject *value, int64_t *slot)
+/* Matrices, as most arrays are, without a loop. */
+static INLINE int extents_fit(const Py_ssize_t *extents, const int64_t *dims, int rank)
+{
+    if (LIKELY(rank == 2))
+        return ((extents[0] ^ dims[0]) | (extents[1] ^ dims[1])) == 0;
+    for (int i = 0; i < rank; i++)
+        if (extents[i] != dims[i])
+            return 0;
+    return 1;
+}
+
+/* The number of bytes, or -1 where the array does not fit.  varies: some extents may be symbols. */
+static INLINE int64_t tensor_fits(const TensorCheck *check, const NumpyArray *array, int64_t *symbols, int varies)
+{
+    if (UNLIKELY(array->nd != check->rank || (check->required & ~array->flags) != 0))
+        return -1;
+    if (UNLIKELY(array->descr != check->descr) && !type_fits(check, array->descr))
+        return -1;
+    if (varies && check->bytes < 0)
+        return symbols_fit(check, array, symbols);
+    return LIKELY(extents_fit(array->dimensions, check->dims, check->rank)) ? check->bytes : -1;
+}
+
+static NOINLINE int scalar_fits(const ScalarCheck *check, PyObject *value, int64_t *slot)
 {
     if (check->is_float) {
         double number = PyFloat_Check(value) ? PyFloat_AS_DOUBLE(value) : PyLong_AsDouble(value);
@@ -137,123 +164,81 @@ static int same_array(const NumpyArray *a, const NumpyArray *b)
            memcmp(a->dimensions, b->dimensions, (size_t)a->nd * sizeof *a->dimensions) == 0;
 }
 
-static int memory_fits(const Entry *e, Frame *f)
+/* Whether two arrays that share addresses may: an empty one meets nothing. */
+static NOINLINE int may_overlap(const Entry *e, Frame *f, const Pair *pair)
 {
     void *const *data = frame_data(f);
     const uintptr_t *ends = frame_ends(e, f);
-    for (Py_ssize_t i = 0; i < e->npairs; i++) {
-        const Pair *pair = &e->pairs[i];
-        /* Dense arrays are intervals; one without elements ends at 0 and meets nothing. */
+    if (ends[pair->a] == (uintptr_t)data[pair->a] || ends[pair->b] == (uintptr_t)data[pair->b])
+        return 1;
+    return pair->may_be_same && same_array(as_array(f->values[e->tensors[pair->a].parameter]),
+                                           as_array(f->values[e->tensors[pair->b].parameter]));
+}
+
+static INLINE int memory_fits(const Entry *e, Frame *f)
+{
+    void *const *data = frame_data(f);
+    const uintptr_t *ends = frame_ends(e, f);
+    for (const Pair *pair = e->pairs, *last = pair + e->npairs; pair < last; pair++) {
+        /* Dense arrays are intervals. */
         if (LIKELY((uintptr_t)data[pair->a] >= ends[pair->b] || (uintptr_t)data[pair->b] >= ends[pair->a]))
             continue;
-        if (!pair->may_be_same || !same_array(as_array(f->values[e->tensors[pair->a].parameter]),
-                                              as_array(f->values[e->tensors[pair->b].parameter])))
+        if (!may_overlap(e, f, pair))
             return 0;
     }
     return 1;
 }
 
-static int arguments_fit(const Entry *e, Frame *f)
+/* varies: as the entry's own, but known when this is compiled. */
+static INLINE int all_fit(const Entry *e, Frame *f, int varies)
 {
+    /* Copies, because for all the compiler knows a store to `data` changes what they are copies of. */
+    PyObject *const *values = f->values, *ndarray = hooks.ndarray;
+    int64_t *symbols = frame_symbols(e, f), *scalars = frame_scalars(e, f), total = 0;
     void **data = frame_data(f);
     uintptr_t *ends = frame_ends(e, f);
-    int64_t *symbols = frame_symbols(e, f), *scalars = frame_scalars(e, f);
-    for (Py_ssize_t i = 0; i < e->nsymbols; i++)
+    for (Py_ssize_t i = 0; varies && i < e->nsymbols; i++)
         symbols[i] = -1;
-    f->bytes = 0;
-    for (Py_ssize_t i = 0; i < e->ntensors - e->nhidden; i++) {
-        const NumpyArray *array = as_array(f->values[e->tensors[i].parameter]);
-        int64_t bytes = tensor_fits(&e->tensors[i], array, symbols);
-        if (bytes < 0)
+    const TensorCheck *check = e->tensors, *last = check + e->nvisible;
+    for (Py_ssize_t i = 0; check < last; i++, check++) {
+        PyObject *value = values[check->parameter];
+        if (UNLIKELY((PyObject *)Py_TYPE(value) != ndarray))
             return 0;
-        data[i] = array->data;
-        ends[i] = bytes == 0 ? 0 : (uintptr_t)array->data + (uintptr_t)bytes;
-        f->bytes += bytes;
+        char *start = as_array(value)->data;
+        int64_t bytes = tensor_fits(check, as_array(value), symbols, varies);
+        if (UNLIKELY(bytes < 0))
+            return 0;
+        data[i] = start;
+        ends[i] = (uintptr_t)start + (uintptr_t)bytes;
+        total += bytes;
     }
-    for (Py_ssize_t i = 0; i < e->nscalars; i++)
-        if (!scalar_fits(&e->scalars[i], f->values[e->scalars[i].parameter], &scalars[i]))
+    f->bytes = total;
+    for (Py_ssize_t i = 0; varies && i < e->nscalars; i++)
+        if (!scalar_fits(&e->scalars[i], values[e->scalars[i].parameter], &scalars[i]))
             return 0;
     return memory_fits(e, f);
 }
 
-static int versions_work;
+static NOINLINE int varying_fit(const Entry *e, Frame *f) { return all_fit(e, f, 1); }
+static NOINLINE int arguments_fit(const Entry *e, Frame *f) { return e->varies ? varying_fit(e, f) : all_fit(e, f, 0); }
 
-/* A number that changes with every change to the dict, 0 where this Python keeps none.  No other field of a dict is read. */
-static inline uint64_t dict_version(PyObject *dict)
+static INLINE int entry_match(Entry *e, Frame *f, PyObject *token)
 {
-#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    return versions_work ? ((PyDictObject *)dict)->ma_version_tag : 0;
-#pragma GCC diagnostic pop
-#else
-    (void)dict;
-    return 0;
-#endif
-}
-
-static int guards_setup(void)
-{
-    PyObject *dict = PyDict_New(), *key = PyUnicode_InternFromString("k");
-    int failed = dict == NULL || key == NULL;
-    versions_work = 1;
-    uint64_t last = failed ? 0 : dict_version(dict);
-    for (int step = 0; step < 4 && !failed; step++) {
-        failed = (step < 3 ? PyDict_SetItem(dict, key, step % 2 ? Py_True : Py_False) : PyDict_DelItem(dict, key)) < 0;
-        uint64_t version = dict_version(dict);
-        versions_work &= version != last && version != 0;
-        last = version;
-    }
-    Py_XDECREF(dict);
-    Py_XDECREF(key);
-    return failed ? -1 : 0;
-}
-
-static int global_holds(Guard *guard)
-{
-    uint64_t version = dict_version(guard->subject);
-    if (LIKELY(version != 0 && version == guard->seen))
-        return 1;
-    PyObject *now = PyDict_GetItemWithError(guard->subject, guard->name);
-    if (now == NULL && PyErr_Occurred())
-        return -1;
-    int holds = guard->expected == (now != NULL ? now : hooks.missing);
-    guard->seen = holds ? version : 0;
-    return holds;
-}
-
-static int guard_holds(Guard *guard)
-{
-    if (LIKELY(guard->kind == GUARD_GLOBAL))
-        return global_holds(guard);
-    if (guard->kind == GUARD_CELL) {
-        /* Only compared, never followed: that another thread may replace it meanwhile does no harm. */
-        PyObject *now = ((PyCellObject *)guard->subject)->ob_ref;
-        return guard->expected == (now != NULL ? now : hooks.missing);
-    }
-    PyObject *answer = PyObject_CallNoArgs(guard->subject);
-    int holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return holds;
-}
-
-static int entry_match(Entry *e, Frame *f, PyObject *token)
-{
-    if (e->token != token || !arguments_fit(e, f))
+    if (UNLIKELY(e->token != token) || !arguments_fit(e, f))
         return 0;
-    for (Py_ssize_t i = 0; i < e->nguards; i++) {
-        int holds = guard_holds(&e->guards[i]);
+    for (Guard *guard = e->guards, *last = guard + e->nguards; guard < last; guard++) {
+        int holds = guard_holds(guard);
         if (UNLIKELY(holds <= 0))
             return holds;
     }
     /* Python code has run: the arrays may have moved. */
-    return !e->calls_guards || arguments_fit(e, f);
+    return LIKELY(!e->calls_guards) || arguments_fit(e, f);
 }
 
 static int entry_is_static(const Entry *e, uint64_t *shape_hash)
 {
     uint64_t hash = 0;
-    for (Py_ssize_t i = 0; i < e->ntensors - e->nhidden; i++) {
+    for (Py_ssize_t i = 0; i < e->nvisible; i++) {
         const TensorCheck *check = &e->tensors[i];
         hash = hash_step(hash, check->rank);
         for (int k = 0; k < check->rank; k++) {
@@ -267,11 +252,11 @@ static int entry_is_static(const Entry *e, uint64_t *shape_hash)
 }
 
 /* Zero-filled arrays for the hidden outputs; -1 with an exception, then none is left behind. */
-static int make_hidden(const Entry *e, Frame *f)
+static NOINLINE int make_hidden(const Entry *e, Frame *f)
 {
     PyObject **hidden = frame_hidden(e, f);
     const int64_t *symbols = frame_symbols(e, f);
-    Py_ssize_t first = e->ntensors - e->nhidden;
+    Py_ssize_t first = e->nvisible;
     for (Py_ssize_t i = 0; i < e->nhidden; i++) {
         const TensorCheck *check = &e->tensors[first + i];
         PyObject *array = NULL, *shape = PyTuple_New(check->rank);
@@ -302,27 +287,25 @@ static int make_hidden(const Entry *e, Frame *f)
     return 0;
 }
 
-static PyObject *returned(const Entry *e, Frame *f, PyObject *const *args)
+static inline PyObject *returned_array(const Entry *e, Frame *f, PyObject *const *args, Py_ssize_t i)
 {
+    Py_ssize_t index = e->returns[i];
+    return Py_NewRef(index >= 0 ? args[index] : frame_hidden(e, f)[-1 - index]);
+}
+
+static INLINE PyObject *returned(const Entry *e, Frame *f, PyObject *const *args)
+{
+    if (LIKELY(e->nreturns == 1))
+        return returned_array(e, f, args, 0);
     if (e->nreturns < 0)
         Py_RETURN_NONE;
-    PyObject *tuple = e->nreturns == 1 ? NULL : PyTuple_New(e->nreturns);
-    for (Py_ssize_t i = 0; i < e->nreturns; i++) {
-        Py_ssize_t index = e->returns[i];
-        PyObject *array = index >= 0 ? args[index] : frame_hidden(e, f)[-1 - index];
-        Py_INCREF(array);
-        if (e->nreturns == 1)
-            return array;
-        if (tuple == NULL) {
-            Py_DECREF(array);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(tuple, i, array);
-    }
+    PyObject *tuple = PyTuple_New(e->nreturns);
+    for (Py_ssize_t i = 0; i < e->nreturns && tuple != NULL; i++)
+        PyTuple_SET_ITEM(tuple, i, returned_array(e, f, args, i));
     return tuple;
 }
 
-static PyObject *report(const Entry *e, int64_t site, const int64_t *v)
+static NOINLINE PyObject *report(const Entry *e, int64_t site, const int64_t *v)
 {
     PyObject *answer = PyObject_CallFunction(hooks.fault, "OL(LLLL)", e->keepalive, (long long)site, (long long)v[0],
                                              (long long)v[1], (long long)v[2], (long long)v[3]);
@@ -333,7 +316,7 @@ static PyObject *report(const Entry *e, int64_t site, const int64_t *v)
     return NULL;
 }
 
-static int64_t run_kernel(const Entry *e, pypto_call *call)
+static INLINE int64_t run_kernel(const Entry *e, pypto_call *call)
 {
     FloatState state = float_enter();
     int64_t status = e->function(call);
@@ -342,33 +325,42 @@ static int64_t run_kernel(const Entry *e, pypto_call *call)
     return status;
 }
 
-static PyObject *drop_hidden(const Entry *e, Frame *f)
+/* Without the interpreter's lock, and with other threads' help; 0 with an exception. */
+static NOINLINE int run_heavy(const Entry *e, pypto_call *call, int64_t *status)
 {
-    for (Py_ssize_t i = 0; UNLIKELY(i < e->nhidden); i++)
-        Py_DECREF(frame_hidden(e, f)[i]);
-    return NULL;
+    if (UNLIKELY(!team_ready()))
+        return 0;
+    call->parallel = team_run;
+    PyThreadState *thread = PyEval_SaveThread();
+    *status = run_kernel(e, call);
+    PyEval_RestoreThread(thread);
+    return 1;
 }
 
-static PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
+static NOINLINE void drop_hidden(const Entry *e, Frame *f)
+{
+    for (Py_ssize_t i = 0; i < e->nhidden; i++)
+        Py_DECREF(frame_hidden(e, f)[i]);
+}
+
+static INLINE PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
 {
     if (UNLIKELY(e->nhidden > 0) && make_hidden(e, f) < 0)
         return NULL;
     pypto_call call = {frame_data(f), frame_symbols(e, f), frame_scalars(e, f), arena_of_thread(e->scratch), {0, 0, 0, 0}, NULL};
     int64_t status = 0;
-    if (UNLIKELY(call.arena == NULL)) {
+    int ran = 1;
+    if (UNLIKELY(call.arena == NULL))
         call.fault[0] = e->scratch;
-    } else if (e->heavy || f->bytes >= e->heavy_bytes) {
-        if (UNLIKELY(!team_ready()))
-            return drop_hidden(e, f);
-        call.parallel = team_run;
-        PyThreadState *thread = PyEval_SaveThread();
+    else if (UNLIKELY(f->bytes >= e->heavy_bytes))
+        ran = run_heavy(e, &call, &status);
+    else
         status = run_kernel(e, &call);
-        PyEval_RestoreThread(thread);
-    } else {
-        status = run_kernel(e, &call);
-    }
-    PyObject *result = LIKELY(status == 0 && call.arena != NULL) ? returned(e, f, args) : report(e, status - 1, call.fault);
-    drop_hidden(e, f);
+    PyObject *result = NULL;
+    if (LIKELY(ran))
+        result = LIKELY(status == 0 && call.arena != NULL) ? returned(e, f, args) : report(e, status - 1, call.fault);
+    if (UNLIKELY(e->nhidden > 0))
+        drop_hidden(e, f);
     return result;
 }
 
@@ -381,8 +373,9 @@ static PyObject *entry_call(PyObject *self, PyObject *args)
     Frame frame;
     if (frame_open(&frame, e->signature.count, e->words) < 0)
         return NULL;
+    frame.values = values;
     PyObject *result = NULL;
-    int fits = values_resolve(&frame, &e->signature, values);
+    int fits = values_resolve(&frame, &e->signature);
     if (fits > 0)
         fits = arguments_fit(e, &frame);
     if (fits > 0) {

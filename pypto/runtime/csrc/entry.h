@@ -52,43 +52,46 @@ typedef struct {
     Guard *guards;
     int64_t *dims;            /* storage of TensorCheck.dims */
     Py_ssize_t *returns;      /* >= 0 a visible parameter, -1-k hidden tensor k */
-    Py_ssize_t ntensors, nhidden, nscalars, npairs, nguards, nsymbols, nreturns; /* nreturns -1: None */
+    Py_ssize_t ntensors, nvisible, nhidden, nscalars, npairs, nguards, nsymbols, nreturns; /* nreturns -1: None */
     Py_ssize_t words;         /* of Frame.rest that a call takes */
-    int64_t scratch, heavy_bytes;
-    int heavy, calls_guards;
+    int64_t scratch;
+    int64_t heavy_bytes;      /* of array arguments, from which on a call is a heavy one */
+    int varies, calls_guards; /* varies: takes scalars, or arrays of more than one size */
     PyObject *plan, *keepalive, *guard_tuple, *token, *prepared;
 } Entry;
 
 /* The memory of one call.  Everything lives in `words`, unless a kernel has very many parameters:
- *   values  per visible parameter what the checks look at: an exact ndarray or a Python number (borrowed)
- *   bound   what the caller passed, in order (borrowed; used only where keywords or defaults had to be placed)
- *   owned   what had to be made for `values` (strong)
- *   rest    at the disposal of one entry: data, ends, symbols, scalars, hidden arrays */
+ *   bound     what the caller passed, in order (borrowed; used only where keywords or defaults had to be placed)
+ *   resolved  `values`, where some of them had to be made (borrowed)
+ *   owned     what had to be made (strong)
+ *   rest      at the disposal of one entry: data, ends, symbols, scalars, hidden arrays */
 enum { FRAME_WORDS = 192 };
 
 typedef struct {
-    PyObject **values, **bound, **owned;
-    int64_t *rest;
-    Py_ssize_t nowned, room; /* room: words at rest */
+    PyObject *const *values; /* per visible parameter what the checks look at (borrowed) */
+    int64_t *memory, *rest;
+    Py_ssize_t parameters, nowned, room; /* room: words at rest */
     int64_t bytes;           /* of all array arguments of the entry looked at last */
     int64_t words[FRAME_WORDS];
 } Frame;
 
+static inline PyObject **frame_bound(const Frame *f) { return (PyObject **)f->memory; }
+static inline PyObject **frame_resolved(const Frame *f) { return (PyObject **)f->memory + f->parameters; }
+static inline PyObject **frame_owned(const Frame *f) { return (PyObject **)f->memory + 2 * f->parameters; }
+
 /* 0, or -1 with MemoryError. */
 static inline int frame_open(Frame *frame, Py_ssize_t parameters, Py_ssize_t room)
 {
-    int64_t *words = frame->words;
+    frame->memory = frame->words;
     if (UNLIKELY(3 * parameters + room > FRAME_WORDS)) {
-        words = PyMem_Malloc((size_t)(3 * parameters + room) * sizeof *words);
-        if (words == NULL) {
+        frame->memory = PyMem_Malloc((size_t)(3 * parameters + room) * sizeof *frame->memory);
+        if (frame->memory == NULL) {
             PyErr_NoMemory();
             return -1;
         }
     }
-    frame->values = (PyObject **)words;
-    frame->bound = (PyObject **)(words + parameters);
-    frame->owned = (PyObject **)(words + 2 * parameters);
-    frame->rest = words + 3 * parameters;
+    frame->rest = frame->memory + 3 * parameters;
+    frame->parameters = parameters;
     frame->room = room;
     frame->nowned = 0;
     return 0;
@@ -97,16 +100,19 @@ static inline int frame_open(Frame *frame, Py_ssize_t parameters, Py_ssize_t roo
 static inline void frame_close(Frame *frame)
 {
     while (UNLIKELY(frame->nowned > 0))
-        Py_DECREF(frame->owned[--frame->nowned]);
-    if (UNLIKELY((int64_t *)frame->values != frame->words))
-        PyMem_Free(frame->values);
+        Py_DECREF(frame_owned(frame)[--frame->nowned]);
+    if (UNLIKELY(frame->memory != frame->words))
+        PyMem_Free(frame->memory);
 }
 
-/* The three steps of a call; each gives 1, 0 where the arguments do not fit, -1 with an exception. */
-static int values_resolve(Frame *frame, const Signature *signature, PyObject *const *args);
-static int entry_match(Entry *entry, Frame *frame, PyObject *token);
+/* Whether a frame's values are such as an entry looks at: exact ndarrays and Python's numbers. */
+static int values_are_direct(const Frame *frame, const Signature *signature);
+/* Makes values that are not into such; 1, 0 where that cannot be done, -1 with an exception. */
+static int values_resolve(Frame *frame, const Signature *signature);
+/* 1, 0 where the values do not fit, as those that are not direct never do, -1 with an exception. */
+static INLINE int entry_match(Entry *entry, Frame *frame, PyObject *token);
 /* Calls the kernel on what a match left in the frame; `args` are the caller's own objects. */
-static PyObject *entry_run(Entry *entry, Frame *frame, PyObject *const *args);
+static INLINE PyObject *entry_run(Entry *entry, Frame *frame, PyObject *const *args);
 
 /* Of the shapes of all array arguments: one round per rank and extent. */
 static inline uint64_t hash_step(uint64_t hash, int64_t value)

@@ -41,6 +41,7 @@ static int read_dims(Entry *e, TensorCheck *check, int64_t *dims, PyObject *exte
         if (dims[i] < 0 || check->bytes < 0 || __builtin_mul_overflow(check->bytes, dims[i], &check->bytes))
             check->bytes = -1;
     }
+    e->varies |= check->bytes < 0;
     return 0;
 }
 
@@ -80,6 +81,7 @@ static int read_tensors(Entry *e, PyObject *rows)
         else
             e->signature.is_tensor[check->parameter] = 1;
     }
+    e->nvisible = e->ntensors - e->nhidden;
     return 0;
 }
 
@@ -118,8 +120,7 @@ static int read_pairs(Entry *e, PyObject *rows)
         PyObject *row = PyTuple_GET_ITEM(rows, i);
         if (!PyTuple_Check(row) || !PyArg_ParseTuple(row, "nnp", &pair->a, &pair->b, &pair->may_be_same))
             return PyErr_Occurred() ? -1 : bad("a pair");
-        Py_ssize_t visible = e->ntensors - e->nhidden;
-        if (pair->a < 0 || pair->b < 0 || pair->a >= visible || pair->b >= visible)
+        if (pair->a < 0 || pair->b < 0 || pair->a >= e->nvisible || pair->b >= e->nvisible)
             return bad("a pair of tensors");
     }
     return 0;
@@ -186,21 +187,23 @@ static int entry_read(Entry *e)
 {
     PyObject *tensors, *scalars, *pairs, *returns;
     long long scratch, heavy_bytes;
+    int heavy;
     if (!PyTuple_Check(e->prepared))
         return bad("the prepared plan");
     if (!PyArg_ParseTuple(e->prepared, "nnO!O!O!OLpL", &e->signature.count, &e->nsymbols, &PyTuple_Type, &tensors, &PyTuple_Type,
-                          &scalars, &PyTuple_Type, &pairs, &returns, &scratch, &e->heavy, &heavy_bytes))
+                          &scalars, &PyTuple_Type, &pairs, &returns, &scratch, &heavy, &heavy_bytes))
         return -1;
     e->scratch = scratch;
-    e->heavy_bytes = heavy_bytes;
+    e->heavy_bytes = heavy ? 0 : heavy_bytes;
     if (e->signature.count < 0 || e->nsymbols < 0 || scratch < 0)
         return bad("a count");
     if ((e->signature.is_tensor = items(e->signature.count, 1)) == NULL)
         return -1;
     if (read_tensors(e, tensors) < 0 || read_scalars(e, scalars) < 0 || read_pairs(e, pairs) < 0 || read_returns(e, returns) < 0)
         return -1;
-    if (e->ntensors - e->nhidden + e->nscalars != e->signature.count)
+    if (e->nvisible + e->nscalars != e->signature.count)
         return bad("the number of parameters");
+    e->varies |= e->nsymbols > 0 || e->nscalars > 0;
     e->words = 2 * e->ntensors + e->nsymbols + e->nscalars + e->nhidden;
     return read_guards(e);
 }

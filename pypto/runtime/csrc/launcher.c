@@ -4,11 +4,12 @@
  * numpy_layout.h; only then may arrays be read.  One configuration per process: the module is not for sub-interpreters.
  */
 #include "arena.c"
-#include "dispatcher.c"
-#include "entries.c"
 #include "team.c"
+#include "entry_guards.c"
 #include "entry.c"
 #include "entry_read.c"
+#include "entries.c"
+#include "dispatcher.c"
 
 #include <stddef.h>
 
@@ -87,42 +88,79 @@ static PyObject *self_test(PyObject *Py_UNUSED(module), PyObject *probes)
     Py_RETURN_TRUE;
 }
 
-/* Classes made callable, and where their instances keep the dispatcher.  A handful at most. */
+/* Classes made callable, and where their instances keep the dispatcher and the address of their entry point.  A handful
+ * at most. */
 enum { MAX_CLASSES = 16 };
-static struct { PyTypeObject *type; PyMemberDef *slot; } installed[MAX_CLASSES];
+static struct { PyTypeObject *type; Py_ssize_t slot, entry_point; } installed[MAX_CLASSES];
 static int ninstalled;
 
-static PyMemberDef *slot_of(PyTypeObject *type)
+/* The index of a class, -1 where it was not installed. */
+static inline int index_of_class(PyTypeObject *type)
 {
     for (int i = 0; i < ninstalled; i++)
         if (LIKELY(installed[i].type == type))
-            return installed[i].slot;
+            return i;
     for (int i = 0; i < ninstalled; i++)
         if (PyType_IsSubtype(type, installed[i].type))
-            return installed[i].slot;
-    return NULL;
+            return i;
+    return -1;
 }
 
 /* A new reference to what an instance's slot holds, or NULL: held, because the slot may change while a kernel runs. */
-static PyObject *slot_value(PyObject *self, PyMemberDef *slot)
+static inline PyObject *slot_value(PyObject *self, Py_ssize_t slot)
 {
 #ifdef Py_GIL_DISABLED
-    PyObject *value = PyMember_GetOne((const char *)self, slot);
+    PyMemberDef member = {"", T_OBJECT_EX, slot, 0, NULL};
+    PyObject *value = PyMember_GetOne((const char *)self, &member);
     if (value == NULL)
         PyErr_Clear();
     return value;
 #else
-    return Py_XNewRef(*(PyObject **)((char *)self + slot->offset));
+    return Py_XNewRef(*(PyObject **)((char *)self + slot));
 #endif
 }
 
-/* tp_call of an installed class. */
+static vectorcallfunc *entry_point(PyObject *self, int index)
+{
+    return (vectorcallfunc *)((char *)self + installed[index].entry_point);
+}
+
+static NOINLINE PyObject *call_slow_method(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
+{
+    PyObject *slow = PyObject_GetAttrString(self, "_call_slow");
+    PyObject *result = slow != NULL ? PyObject_Vectorcall(slow, args, nargsf, keywords) : NULL;
+    Py_XDECREF(slow);
+    return result;
+}
+
+static PyObject *instance_call(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* A call of an instance whose entry point is known: as the interpreter makes it, without a tuple and a dict around it. */
+static PyObject *instance_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
+{
+    int index = index_of_class(Py_TYPE(self));
+    if (UNLIKELY(Py_TYPE(self)->tp_call != instance_call)) {
+        /* Somebody gave the class another __call__: before 3.12 the interpreter asks for the entry point all the same. */
+        *entry_point(self, index) = NULL;
+        return PyObject_Vectorcall(self, args, nargsf, keywords);
+    }
+    PyObject *dispatcher = slot_value(self, installed[index].slot), *result;
+    if (LIKELY(dispatcher != NULL && Py_IS_TYPE(dispatcher, Dispatcher_Type)))
+        result = vectorcall((Dispatcher *)dispatcher, args, nargsf, keywords);
+    else
+        result = call_slow_method(self, args, nargsf, keywords);
+    Py_XDECREF(dispatcher);
+    return result;
+}
+
+/* tp_call of an installed class: of its instances' first calls, and of those by way of __call__. */
 static PyObject *instance_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyMemberDef *slot = slot_of(Py_TYPE(self));
-    if (UNLIKELY(slot == NULL))
+    int index = index_of_class(Py_TYPE(self));
+    if (UNLIKELY(index < 0))
         return PyErr_Format(PyExc_TypeError, "%R was not installed", Py_TYPE(self));
-    PyObject *dispatcher = slot_value(self, slot), *result = NULL;
+    *entry_point(self, index) = instance_vectorcall;
+    PyObject *dispatcher = slot_value(self, installed[index].slot), *result = NULL;
     if (UNLIKELY(dispatcher == NULL || !Py_IS_TYPE(dispatcher, Dispatcher_Type))) {
         PyObject *slow = PyObject_GetAttrString(self, "_call_slow");
         if (slow != NULL)
@@ -162,26 +200,40 @@ static PyMemberDef *slot_named(PyTypeObject *type, PyObject *name)
     return slot;
 }
 
+/* Makes a word of a slot that nothing was ever put in: neither object nor NULL for those that look through instances.
+ * The interpreter takes a class for one with entry points if it says where they are; an instance without one is called
+ * the ordinary way. */
+static void make_entry_points(PyTypeObject *type, PyMemberDef *slot)
+{
+    slot->type = T_PYSSIZET;
+    slot->flags |= READONLY;
+    type->tp_vectorcall_offset = slot->offset;
+    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    PyType_Modified(type);
+}
+
 static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyTypeObject *type;
-    PyObject *name;
-    if (!PyArg_ParseTuple(args, "O!U:install", &PyType_Type, &type, &name))
+    PyObject *name, *word;
+    if (!PyArg_ParseTuple(args, "O!UU:install", &PyType_Type, &type, &name, &word))
         return NULL;
-    PyMemberDef *slot = slot_named(type, name);
-    if (slot == NULL)
+    PyMemberDef *slot = slot_named(type, name), *entry_slot = slot != NULL ? slot_named(type, word) : NULL;
+    if (entry_slot == NULL)
         return NULL;
     if (ninstalled == MAX_CLASSES)
         return PyErr_Format(PyExc_RuntimeError, "install(): too many classes");
     PyObject *descriptor = call_descriptor(type);
     if (descriptor == NULL)
         return NULL;
-    installed[ninstalled].type = (PyTypeObject *)Py_NewRef(type);
-    installed[ninstalled++].slot = slot;
     int status = PyObject_SetAttrString((PyObject *)type, "__call__", descriptor);
     Py_DECREF(descriptor);
     if (status < 0)
         return NULL;
+    installed[ninstalled].type = (PyTypeObject *)Py_NewRef(type);
+    installed[ninstalled].slot = slot->offset;
+    installed[ninstalled++].entry_point = entry_slot->offset;
+    make_entry_points(type, entry_slot);
     Py_RETURN_NONE;
 }
 
@@ -208,7 +260,7 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "configure(**hooks): see Hooks in launcher.h"},
     {"self_test", self_test, METH_O, "self_test(probes): whether numpy's arrays look as this module assumes"},
-    {"install", install, METH_VARARGS, "install(cls, slot): calls of instances go to the Dispatcher in `slot`, or to _call_slow"},
+    {"install", install, METH_VARARGS, "install(cls, slot, word): calls of instances go to the Dispatcher in `slot`, or to _call_slow; `word` is a slot to use up"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,9 @@
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* What a call seldom needs stays out of the way of what every call does, and what every call does is one function. */
+#define NOINLINE __attribute__((noinline))
+#define INLINE inline __attribute__((always_inline))
 
 /* Before 3.13 there is no build without the global lock, and nothing to enter. */
 #ifndef Py_BEGIN_CRITICAL_SECTION

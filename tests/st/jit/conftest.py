@@ -63,7 +63,7 @@ def launcher(request, monkeypatch):
         return request.param
     double = launch.Launcher(False, *_double())
     monkeypatch.setattr(JITFunction, "__call__", JITFunction.__dict__["__call__"])
-    double.install(JITFunction, "_dispatcher")
+    double.install(JITFunction, "_dispatcher", "_entry_point")
     monkeypatch.setattr(dispatch, "_launcher", [double])
     return request.param
 

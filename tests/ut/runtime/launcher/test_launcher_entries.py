@@ -7,7 +7,7 @@ from types import CellType
 
 import numpy as np
 import pytest
-from launcher_kit import AFFINE, COUNT, INT64, Slow, f32, tensor
+from launcher_kit import AFFINE, COUNT, INT64, Slow, Sub, f32, tensor
 
 from pypto.dtypes import DataType
 from pypto.runtime.plan import MISSING, KernelPlan
@@ -172,6 +172,9 @@ def test_many_shapes(backend, entry, shapes):
         x, y = f32(n, 3), f32(n + 1, 3)
         assert d(x, 1, y) is (x if n % 2 else y)
         assert y[0, 0] == 1
+        z = x.view(Sub)
+        assert d(z, np.int64(2), y) is (z if n % 2 else y)
+        assert y[0, 0] == 2
     assert d(f32(shapes, 3), 1, f32(shapes + 1, 3)) == "slow"
     assert d(f32(shapes - 1, 3), 1, f32(shapes + 1, 3)) == "slow"
     d.clear()

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from pypto.runtime.plan import MISSING
 @pytest.fixture
 def function_class(backend):
     class Function:
-        __slots__ = ("__weakref__", "_dispatch", "name")
+        __slots__ = ("__weakref__", "_dispatch", "_word", "name")
 
         def __init__(self, dispatcher=None):
             self._dispatch = dispatcher
@@ -23,7 +24,7 @@ def function_class(backend):
         def _call_slow(self, *args, **kwargs):
             return "class", args, kwargs
 
-    backend.install(Function, "_dispatch")
+    backend.install(Function, "_dispatch", "_word")
     return Function
 
 
@@ -92,6 +93,69 @@ def test_subclasses_are_callable_too(backend, entry, function_class):
     assert Own(d)() == "own"
 
 
+@pytest.fixture
+def instance(backend, entry, function_class):
+    """An instance whose dispatcher takes x by position only, called twice: its first call is made another way."""
+    d = backend.Dispatcher(Slow(), ("x", "n", "y"), (MISSING, 1, MISSING), 1)
+    d.add(entry(COUNT, "count"))
+    f = function_class(d)
+    for _ in range(2):
+        y = f32(4, 8)
+        assert f(f32(4, 8), 1, y) is y
+    return f
+
+
+def test_keywords_go_where_they_belong(instance):
+    x = f32(4, 8)
+
+    def added(call):
+        y = f32(4, 8)
+        assert call(y) is y
+        return y[0, 0]
+
+    once = added(lambda y: instance(x, 1, y))
+    assert once != 0
+    assert added(lambda y: instance(x, n=1, y=y)) == once
+    assert added(lambda y: instance(x, y=y, n=1)) == once
+    assert added(lambda y: instance(x, **{"".join("n"): 1, "".join(("", "y")): y})) == once
+    assert added(lambda y: instance(*(x, 1), **{"y": y})) == once
+    y = f32(4, 8)
+    for call in (
+        lambda: instance(x=x, n=1, y=y),
+        lambda: instance(x, 1, n=1),
+        lambda: instance(x, n=1, z=y),
+        lambda: instance(x, x=1, y=y),
+        lambda: instance(x, 1, y, y=y),
+        lambda: instance(x, n=1),
+    ):
+        assert call() == "slow"
+    assert not y.any()
+
+
+def test_another_call_method_takes_the_place_of_the_installed_one(instance, function_class):
+    function_class.__call__ = lambda self, *args, **kwargs: ("other", args, kwargs)
+    for _ in range(2):
+        assert instance(1, b=2) == ("other", (1,), {"b": 2})
+
+
+def test_instances_that_were_called_can_be_looked_through(instance):
+    dispatcher = instance._dispatch
+    assert dispatcher in gc.get_referents(instance)
+    assert not [r for r in gc.get_referents(instance) if isinstance(r, int)]
+
+
+def test_an_instance_that_was_called_is_collected_with_its_cycle(entry, backend, function_class):
+    d = backend.Dispatcher(Slow(), ("x", "n", "y"), (MISSING, 1, MISSING))
+    d.add(entry(COUNT, "count"))
+    f = function_class(d)
+    for _ in range(2):
+        f(f32(4, 8), 1, f32(4, 8))
+    f.name, gone = f, weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
+
+
 def test_the_slot_may_change_during_a_call(backend, entry, function_class):
     f = function_class()
 
@@ -113,10 +177,21 @@ def test_install_wants_a_slot(backend):
         value = 3
 
     with pytest.raises(TypeError, match="slot"):
-        backend.install(Plain, "value")
+        backend.install(Plain, "value", "value")
 
 
 # --- the C module alone --------------------------------------------------------------------------------------------
+
+
+def test_the_word_that_the_launcher_took_is_not_for_others(native_module):
+    class Function:
+        __slots__ = ("_dispatch", "_word")
+
+    native_module.install(Function, "_dispatch", "_word")
+    with pytest.raises(AttributeError):
+        Function()._word = print
+    with pytest.raises(TypeError, match="slot"):
+        native_module.install(Function, "_dispatch", "_word")
 
 
 def test_the_self_test_notices_a_different_layout(native_module):
