@@ -7,7 +7,6 @@ through as it is; any other exception becomes an InternalError that names the pa
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
 from pypto.errors import CompileError, Error, InternalError
@@ -143,6 +142,8 @@ def nested_too_deeply(program: Program) -> Error:
 def _reproducer(program: Program) -> str:
     """Where the program that a pass failed on was saved, in words."""
     try:
+        import tempfile
+
         from pypto.ir.serialization import serialize
 
         with tempfile.NamedTemporaryFile(prefix="pypto-repro-", suffix=".msgpack", delete=False) as file:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
-import tempfile
 from collections.abc import Callable
 
 from pypto import config
 from pypto.errors import ToolchainError
 from pypto.runtime.build import first_diagnostics, keep, run_patiently
+from pypto.runtime.directories import fresh_directory, remove_tree
 from pypto.runtime.ptoas import Ptoas, printable
 from pypto.span import Span
 
@@ -40,14 +38,14 @@ def assemble(
     source, made = f"{name}.pto", f"{name}.cpp"
     command = [ptoas.path, source, "-o", made, "--enable-insert-sync", f"--pto-level={level}", f"--pto-arch={arch}"]
     limit = min(_SECONDS, config.COMPILER_TIMEOUT.get())
-    work = tempfile.mkdtemp(prefix="ptoas-", dir=directory)
+    work = fresh_directory(directory, "ptoas-")
     try:
         with open(os.path.join(work, source), "wb") as file:
             file.write(text.encode())
         code, output = run_patiently(command, work, limit, "ptoas_runs")
         result, problem = (b"", "") if code != 0 else _made(os.path.join(work, made))
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_tree(work)
     if code == 0 and not problem:
         return result
     raise _failure(command, code, printable(output), {source: text}, limit, problem, place)
@@ -74,6 +72,8 @@ def _failure(
 ) -> ToolchainError:
     (source,) = sources
     said, span = _first_error(output, source, place)
+    import shlex
+
     shown = f"\n  command: {shlex.join(command)}" + "".join(f"\n  {line}" for line in first_diagnostics(output))
     kept = keep(sources, shlex.join(command), output)
     note = f"{kept} was kept, so that the failure can be repeated: the text, command.sh, output.txt" if kept else None

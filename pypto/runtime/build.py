@@ -8,11 +8,9 @@ there are CPUs, over all processes of this user; none outlives its caller's inte
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import stat
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,6 +150,8 @@ def run_patiently(
 def _failure(
     command: list[str], code: int | None, output: str, sources: Mapping[str, str | bytes], limit: float, problem: str = ""
 ) -> ToolchainError:
+    import shlex
+
     shown = shlex.join(command)
     place = keep(sources, shown, output)
     note = "the source could not be kept: no room for temporary files"
@@ -188,6 +188,8 @@ def keep(sources: Mapping[str, str | bytes], command: str, output: str) -> str:
     if place and os.path.isdir(place):
         return place
     try:
+        import tempfile
+
         place = tempfile.mkdtemp(prefix="pypto-failed-")
         texts |= {"command.sh": command.encode(errors="surrogateescape") + b"\n", "output.txt": output.encode(errors="replace")}
         for name, text in texts.items():
@@ -251,10 +253,10 @@ def _slot_directory() -> str:
 
 
 def _temporary() -> str:
-    try:
-        return tempfile.gettempdir()
-    except OSError:
-        return "/nonexistent"
+    """Where temporary files go, for all processes of this environment alike."""
+    given = (config.environment().get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
+    places = (*given, "/tmp", "/var/tmp", "/usr/tmp")
+    return next((p for p in places if os.path.isabs(p) and os.access(p, os.W_OK | os.X_OK)), "/nonexistent")
 
 
 def _unlock_in_child() -> None:

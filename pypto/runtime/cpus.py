@@ -55,7 +55,7 @@ def _quota(directory: str, v2: bool) -> Iterator[float]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(65536)
     except OSError:
         return ""

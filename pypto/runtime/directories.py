@@ -11,11 +11,15 @@ import os
 import stat
 import sys
 import warnings
+from contextlib import suppress
 
 from pypto import config
 from pypto.errors import ConfigError, PyptoWarning, caution, holding
 
-__all__ = ["default_root", "distrust", "make_directory", "private_bases", "private_dir", "say_once", "trust_problem"]
+__all__ = [
+    *("default_root", "distrust", "fresh_directory", "make_directory", "private_bases", "private_dir", "remove_tree"),
+    *("say_once", "trust_problem"),
+]
 
 _said: dict[str, object] = {}
 # Directory in which private directories are made ("" is the system's choice) -> the one of this process, by process id.
@@ -107,6 +111,29 @@ def make_directory(path: str) -> None:
             os.mkdir(path, 0o700)
         except FileExistsError:
             return
+
+
+def fresh_directory(parent: str, prefix: str) -> str:
+    """A new directory of this user's alone in a directory that exists; its name cannot be foreseen.  OSError."""
+    # What `tempfile` does, without the modules that it and `shutil` load for what is not needed here.
+    path = os.path.join(parent, f"{prefix}{os.urandom(8).hex()}")
+    os.mkdir(path, 0o700)
+    return path
+
+
+def remove_tree(path: str) -> None:
+    """Delete a directory and what it holds, not what its links lead to; what resists stays, without a word."""
+    if os.path.islink(path):
+        return
+    with suppress(OSError), os.scandir(path) as found:
+        for e in list(found):
+            with suppress(OSError):
+                if e.is_dir(follow_symlinks=False):
+                    remove_tree(e.path)
+                else:
+                    os.unlink(e.path)
+    with suppress(OSError):
+        os.rmdir(path)
 
 
 def private_dir(base: str = "") -> str:

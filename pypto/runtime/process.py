@@ -6,16 +6,14 @@ In: a command, a directory to work in, a limit.  Out: its exit status and everyt
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
 from pypto import config
 from pypto.errors import ConfigError
-from pypto.runtime.directories import default_root, make_directory, private_dir
+from pypto.runtime.directories import default_root, fresh_directory, make_directory, private_dir, remove_tree
 
 __all__ = ["run"]
 
@@ -42,7 +40,7 @@ def run(
     the like end it before they go on.  `meanwhile` is called while it works, and does not count towards the limit.
     """
     # The compiler's own temporary files: beside the result, so that one directory with room is enough.
-    scratch = tempfile.mkdtemp(prefix="cc-", dir=directory)
+    scratch = fresh_directory(directory, "cc-")
     try:
         with open(os.path.join(scratch, "text") if text else os.devnull, "w+b") as given:
             given.write(text.encode())
@@ -68,7 +66,7 @@ def run(
             raise
         return process.returncode, output.decode(errors="replace")
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
 
 
 def _environment(program: str, scratch: str) -> dict[str, str]:

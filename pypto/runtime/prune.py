@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import re
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +17,7 @@ from contextlib import suppress
 
 from pypto.errors import SerializationError
 from pypto.named import NamedTuple
+from pypto.runtime.directories import remove_tree
 from pypto.runtime.entry import MANIFEST, Damaged, Entry, check_listing, read_manifest
 from pypto.runtime.locks import FileLock
 from pypto.runtime.record import Difference, Record, diff
@@ -159,6 +158,8 @@ def prune_some(top: str, total: int, max_size: int, keep: str) -> None:
 
     `total` is what is thought to be the size of all; it is set right where all is seen.
     """
+    import random
+
     shards = random.sample(_SHARDS, len(_SHARDS))
     items: list[os.DirEntry[str]] = []
     seen = 0
@@ -204,11 +205,11 @@ def delete(path: str) -> None:
         with suppress(OSError):
             os.unlink(path)
         return
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     for directory, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(directory, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
 
 
 def account(top: str, entry: Entry, max_size: int) -> None:

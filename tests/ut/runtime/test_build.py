@@ -153,14 +153,16 @@ def test_a_compiler_that_has_gone(tmp_path: Path, kept: Path) -> None:
 
 
 def test_no_room_to_keep_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = build.tempfile.mkdtemp
+    import tempfile
+
+    real = tempfile.mkdtemp
 
     def full(*args: object, **kwargs: object) -> str:
         if "failed" in str(kwargs.get("prefix")):
             raise OSError(28, "No space left on device")
         return str(real(*args, **kwargs))  # type: ignore[call-overload]
 
-    monkeypatch.setattr(build.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
     with pytest.raises(ToolchainError, match="could not be kept"):
         compile_shared(fake(tmp_path / "cc", "exit 1"), SOURCE, str(tmp_path), "kernel.so")
 

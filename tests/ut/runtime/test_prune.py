@@ -13,6 +13,7 @@ import pytest
 from box import HEAD, record, run, start, writer
 
 from pypto.errors import ConfigError
+from pypto.runtime import directories
 from pypto.runtime import prune as prune_module
 from pypto.runtime.entry import Entry
 from pypto.runtime.store import Store
@@ -317,3 +318,23 @@ def test_two_prunings_at_once(tmp_path: Path) -> None:
     outputs = [p.communicate(timeout=30) for p in processes]
     assert sum(int(out) for out, _ in outputs) == 200
     assert all(err == "" for _, err in outputs)
+
+
+def test_a_tree_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    tree = Path(directories.fresh_directory(str(tmp_path), "t-"))
+    assert (tree.stat().st_mode & 0o777, tree.name[:2]) == (0o700, "t-")
+    (tree / "a" / "b").mkdir(parents=True)
+    (tree / "a" / "b" / "file").touch()
+    (tree / "a" / "link").symlink_to(outside)
+    (tree / "broken").symlink_to(tmp_path / "nowhere")
+    directories.remove_tree(str(tree))
+    assert not tree.exists()
+    assert (outside / "kept").exists()
+    directories.remove_tree(str(tree))
+    link = tmp_path / "link"
+    link.symlink_to(outside)
+    directories.remove_tree(str(link))
+    assert (outside / "kept").exists()
