@@ -15,7 +15,7 @@ from typing import Any
 
 from pypto.errors import NotSupportedError, unknown_name
 
-__all__ = ["Facade", "load"]
+__all__ = ["Facade", "later", "load"]
 
 
 def load(*modules: str) -> None:
@@ -36,6 +36,25 @@ def load(*modules: str) -> None:
             gc.unfreeze()
         if enabled:
             gc.enable()
+
+
+class _Later:
+    """Stands for a module, which loads when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(sys.modules.get(self._name) or importlib.import_module(self._name), attribute)
+
+
+def later(package: str, names: str) -> Any:
+    """What stands for modules of a package that few kernels need: one, or a tuple of several.
+
+    Written as the `else` of an `if TYPE_CHECKING:` that imports them, so that types are those of the modules.
+    """
+    made = tuple(_Later(f"{package}.{name}") for name in names.split())
+    return made if len(made) > 1 else made[0]
 
 
 class Facade:

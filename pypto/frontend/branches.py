@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pypto._lazy import later
 from pypto.dtypes import DataType
 from pypto.errors import ParserSyntaxError, ParserTypeError
-from pypto.frontend import instead
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.frame import Frame
 from pypto.frontend.invoke import is_helper
@@ -26,7 +26,10 @@ from pypto.ir.types import ScalarType, Type
 from pypto.named import NamedTuple
 
 if TYPE_CHECKING:
+    from pypto.frontend import instead
     from pypto.frontend.statements import Statements
+else:
+    instead = later("pypto.frontend", "instead")
 
 __all__ = ["Yield", "assigned", "condition", "conditional", "misplaced_yield", "split_yield"]
 

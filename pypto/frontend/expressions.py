@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pypto._lazy import later
 from pypto.errors import InvalidOperationError, ParserTypeError, UnsupportedFeatureError, closest
-from pypto.frontend import calls, instead, invoke, operators, raw, subscripts
+from pypto.frontend import calls, invoke, operators, raw, subscripts
 from pypto.frontend.constants import Evaluator, describe, index_hint, is_number, known_names
 from pypto.frontend.frame import Frame
 from pypto.frontend.source import Source
@@ -27,6 +28,11 @@ from pypto.language.annotations import MemRef
 from pypto.language.annotations import const as language_const
 from pypto.language.operations import Construct, Namespace, Operation, Unsupported
 from pypto.language.symbols import DynVar, SymbolicInt
+
+if TYPE_CHECKING:
+    from pypto.frontend import instead
+else:
+    instead = later("pypto.frontend", "instead")
 
 __all__ = ["Expressions"]
 

@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from pypto._lazy import later
 from pypto.errors import NotSupportedError, ParserTypeError, UndefinedVariableError, UnsupportedFeatureError, closest
 from pypto.frontend import raw
 from pypto.frontend.builder import Signature, call_type, joined
 from pypto.frontend.constants import describe, is_constant
 from pypto.frontend.frame import Frame
-from pypto.frontend.helpers import specialize
 from pypto.frontend.source import Source
 from pypto.frontend.values import contains_expr
 from pypto.ir.expr import Call, Expr, GlobalVar
@@ -25,7 +25,10 @@ from pypto.ir.program import Function
 from pypto.ir.types import ArrayType, Type, UnknownType
 
 if TYPE_CHECKING:
+    from pypto.frontend import helpers
     from pypto.frontend.expressions import Expressions
+else:
+    helpers = later("pypto.frontend", "helpers")
 
 __all__ = ["NOT_A_FUNCTION", "Callee", "Helper", "Members", "function"]
 
@@ -276,5 +279,5 @@ def call_helper(x: Expressions, node: ast.Call, f: Helper) -> Expr:
             "call it from the orchestration level, or make it @pl.jit.inline",
         )
     values = bind(x, node, f, "Function")
-    signature, args = specialize(x, node, f, values)
+    signature, args = helpers.specialize(x, node, f, values)
     return _call(x, node, signature, args)

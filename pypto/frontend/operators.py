@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pypto._lazy import later
 from pypto.dtypes import DataType, nearest
 from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError
-from pypto.frontend import instead
 from pypto.frontend.constants import INSTEAD, describe, is_number
 from pypto.frontend.values import constant_of, is_const_expr, number_expr, retag, scalar_dtype, type_text
 from pypto.ir import arith, scalar
@@ -22,7 +22,10 @@ from pypto.ir.shaped import ShapedType, TensorType
 from pypto.span import Span
 
 if TYPE_CHECKING:
+    from pypto.frontend import instead
     from pypto.frontend.expressions import Expressions
+else:
+    instead = later("pypto.frontend", "instead")
 
 __all__ = ["binary", "compare", "extremum", "logic", "unary"]
 

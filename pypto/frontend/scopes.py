@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from pypto._lazy import later
 from pypto.dtypes import DataType
 from pypto.enums import Level, Role, ScopeMode, SplitMode
 from pypto.errors import ParserSyntaxError, ParserTypeError, UnsupportedFeatureError, closest
 from pypto.frontend import raw
-from pypto.frontend.branches import assigned
 from pypto.frontend.constants import describe
 from pypto.frontend.invoke import Callee, is_helper
 from pypto.frontend.tasks import Task, identifies
@@ -38,7 +38,10 @@ from pypto.ir.stmt import (
 from pypto.ir.types import ScalarType
 
 if TYPE_CHECKING:
+    from pypto.frontend import branches
     from pypto.frontend.statements import Statements
+else:
+    branches = later("pypto.frontend", "branches")
 
 __all__ = ["split_aiv_loop", "spmd_loop", "with_scope"]
 
@@ -339,7 +342,7 @@ def _emit_spmd(s: Statements, node: ast.With | ast.For, k: Keywords, block: ast.
     hint = k.name_hint()
     split, slots = k.optimizations()
     attrs = {**slots, **_task_attrs(k)}
-    frame.prepare((n for n in assigned(s, node.body) if block is None or n != block.id), node)
+    frame.prepare((n for n in branches.assigned(s, node.body) if block is None or n != block.id), node)
     with _inside(s, core) as body, _closed(s, "spmd"):
         if block is not None:
             _bind_query(s, block, "get_block_idx")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pypto._lazy import later
 from pypto.enums import FunctionType
 from pypto.errors import (
     InvalidOperationError,
@@ -19,7 +20,7 @@ from pypto.errors import (
     ParserTypeError,
     UnsupportedFeatureError,
 )
-from pypto.frontend import branches, directives, effects, instead, loops, operators, raw, scopes, subscripts
+from pypto.frontend import effects, operators, raw, scopes, subscripts
 from pypto.frontend.annotations import contradiction, type_of
 from pypto.frontend.constants import describe, is_number
 from pypto.frontend.depth import DEEPEST, REMEDY, too_deep
@@ -34,6 +35,11 @@ from pypto.ir.types import ArrayType, ScalarType, TupleType, Type, UnknownType, 
 from pypto.language.annotations import Directed
 from pypto.language.operations import Construct
 from pypto.language.symbols import DynVar
+
+if TYPE_CHECKING:
+    from pypto.frontend import branches, directives, instead, loops
+else:
+    branches, directives, instead, loops = later("pypto.frontend", "branches directives instead loops")
 
 __all__ = ["Statements", "read_frame"]
 

@@ -8,8 +8,9 @@ Error, at the largest tile: more bytes than the memory has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pypto._lazy import later
 from pypto.dtypes import DataType
 from pypto.enums import MemoryPlanner, MemorySpace
 from pypto.errors import CompileError, InternalError
@@ -22,13 +23,17 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.ir.verify.ssa import user_name
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
-from pypto.passes.memory.dsa_rp import solve
 from pypto.passes.memory.intervals import Interval, Intervals
 from pypto.passes.memory.reserved import with_slot_addresses
 from pypto.passes.memory.sizes import aligned
 from pypto.passes.memory_reuse import without_pipeline_marks
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.target import Chip, chip_of
+
+if TYPE_CHECKING:
+    from pypto.passes.memory import dsa_rp
+else:
+    dsa_rp = later("pypto.passes.memory", "dsa_rp")
 
 __all__ = ["allocate_memory_addr"]
 
@@ -133,6 +138,6 @@ def allocate_memory_addr(f: Function, options: PassOptions) -> Function:
     f, floors = with_slot_addresses(f)
     intervals = Intervals(f)
     planned_by_lifetime = options.memory_planner is MemoryPlanner.DSA_RP
-    addresses = solve(f, intervals, chip, floors) if planned_by_lifetime else _bump(intervals, floors)
+    addresses = dsa_rp.solve(f, intervals, chip, floors) if planned_by_lifetime else _bump(intervals, floors)
     _check_capacity(f, intervals, addresses, floors, chip)
     return without_pipeline_marks(_Addresses(addresses, intervals).function(f))

@@ -8,6 +8,9 @@ Invariant: values do not change; windows with their own valid shape stay as writ
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pypto._lazy import later
 from pypto.enums import MemorySpace, TileLayout
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var
@@ -19,13 +22,17 @@ from pypto.ir.shaped import TileType, const_dims, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, Stmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
 from pypto.named import NamedTuple
-from pypto.passes.boxed_windows import without_boxed_windows
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory.windows import ScalarValues, is_block_aligned, is_dense_window, scalar_values, window_offset
 from pypto.passes.retype import used_vars
 from pypto.passes.ssa_rewriter import SSARewriter, typed_call
 from pypto.passes.statements import applies
+
+if TYPE_CHECKING:
+    from pypto.passes import boxed_windows
+else:
+    boxed_windows = later("pypto.passes", "boxed_windows")
 
 __all__ = ["canonicalize_tile_slice"]
 
@@ -186,7 +193,7 @@ def _without_dead(f: Function) -> Function:
 def canonicalize_tile_slice(f: Function, options: PassOptions) -> Function:
     if not f.is_device or not applies(f, "tile.slice"):
         return f
-    f = without_boxed_windows(f)
+    f = boxed_windows.without_boxed_windows(f)
     while True:  # once a window is a copy, windows of it begin elsewhere
         made = _without_dead(_Canonicalizer(f).function(f))
         if made is f:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pypto._lazy import later
 from pypto.errors import CompileError
 from pypto.ir import arith, ops
 from pypto.ir.expr import Call, Expr, MakeTuple, Var, const_index
@@ -23,8 +24,6 @@ from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TileType, as_dims, const_dim, same_dims
 from pypto.ir.stmt import AssignStmt, ForStmt, WhileStmt, YieldStmt
 from pypto.ir.verify.properties import IRProperty
-from pypto.passes.batched_products import PRODUCT, Batches
-from pypto.passes.batched_sums import split_batched_sums
 from pypto.passes.begin_sums import begin_sums
 from pypto.passes.check_written import check_written
 from pypto.passes.context import PassOptions
@@ -35,6 +34,11 @@ from pypto.passes.keep_scratch_operands import keep_scratch_operands
 from pypto.passes.loop_rewriter import LoopRewriter
 from pypto.passes.ssa_rewriter import typed_call
 from pypto.passes.statements import calls, definitions
+
+if TYPE_CHECKING:
+    from pypto.passes import batched_products, batched_sums
+else:
+    batched_products, batched_sums = later("pypto.passes", "batched_products batched_sums")
 
 __all__ = ["flatten_tile_nd_to_2d"]
 
@@ -52,13 +56,13 @@ class _Flattener(LoopRewriter):
     def __init__(self, f: Function) -> None:
         super().__init__()
         self.done = _relabelled_loads(f)
-        self.batches = Batches(f)
+        self.batches = batched_products.Batches(f)
 
     def visit_assign_stmt(self, s: AssignStmt) -> Any:
         if s.var in self.batches.stored or s.var in self.batches.dropped:
             return None  # made where it is stored, or multiplied
         product = self.batches.products.get(id(s), s.value)
-        if isinstance(product, Call) and product.op.name == PRODUCT:
+        if isinstance(product, Call) and product.op.name == batched_products.PRODUCT:
             outer, self.span = self.span, product.span
             self.vars[s.var] = self.batches.expand(self, product, None if product is s.value else s)
             self.span = outer
@@ -275,7 +279,7 @@ def flatten_tile_nd_to_2d(f: Function, options: PassOptions) -> Function:
     needed = any(_is_nd(v) for v in definitions(f.body)) or any(_needs_scratch(c) for c in calls(f.body))
     if not needed:
         return check_written(begin_sums(keep_scratch_operands(f)))
-    f = split_batched_sums(f)
+    f = batched_sums.split_batched_sums(f)
     made = narrow_acc_carries(_Flattener(f).function(f))
     check_joins(made)
     refuse_loose_accumulators(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import pypto
 from pypto import ir
-from pypto._lazy import Facade
+from pypto._lazy import Facade, later, load
 from pypto.dtypes import DataType
 from pypto.errors import NotSupportedError
 
@@ -136,3 +137,34 @@ def test_the_compilers_own_imports_do_not_install_operators() -> None:
     modules = loaded_by("import pypto.ir.ops, pypto.ir.program; from pypto.ir import arith, rewrite")
     assert "pypto.ir.ops" in modules
     assert "pypto.ir.operators" not in modules
+
+
+def test_what_stands_for_a_module_loads_it_when_something_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "__init__.py").touch()
+    (tmp_path / "few" / "one.py").write_text("answer = 42\n")
+    (tmp_path / "few" / "two.py").write_text("raise RuntimeError('loaded')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    one, two = later("few", "one two")
+    assert not [name for name in sys.modules if name.startswith("few")]
+    assert one.answer == 42
+    monkeypatch.setattr(sys.modules["few.one"], "answer", 43)
+    assert one.answer == 43
+    with pytest.raises(AttributeError):
+        _ = later("few", "one").question
+    with pytest.raises(RuntimeError, match="loaded"):
+        _ = two.answer
+    for name in ("few", "few.one"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_loading_leaves_the_collector_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wanted in (gc.enable, gc.disable):
+        wanted()
+        before, seen = gc.isenabled(), []
+        monkeypatch.setattr(importlib, "import_module", lambda name, seen=seen: seen.append((name, gc.isenabled())))
+        load("sys", "pypto.no_such_module")
+        monkeypatch.undo()
+        now, frozen = gc.isenabled(), gc.get_freeze_count()
+        gc.enable()
+        assert (now, frozen, seen) == (before, 0, [("sys", False), ("pypto.no_such_module", False)])

@@ -7,6 +7,9 @@ Invariant: what a kernel reads and writes of global memory, and in which order, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pypto._lazy import later
 from pypto.enums import ArgEffect, FunctionType, ParamDirection
 from pypto.ir.expr import Var
 from pypto.ir.program import Function, Program
@@ -15,17 +18,20 @@ from pypto.ir.verify.properties import IRProperty
 from pypto.passes.check_created import refuse_unwritten
 from pypto.passes.context import PassOptions
 from pypto.passes.convert_tensor_to_tile_ops.body import BodyConverter
-from pypto.passes.convert_tensor_to_tile_ops.callers import update_callers
 from pypto.passes.convert_tensor_to_tile_ops.carries import narrow_acc_carries
 from pypto.passes.convert_tensor_to_tile_ops.coherence import mixed_writes, reject_mixed_writes
 from pypto.passes.convert_tensor_to_tile_ops.fills import fill_loops_to_bulk
 from pypto.passes.convert_tensor_to_tile_ops.flow import Access, Directions, GmFlow, accesses, analyze
 from pypto.passes.convert_tensor_to_tile_ops.joins import check_joins, refuse_loose_accumulators
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput, append_outputs, created_results_to_outputs
-from pypto.passes.convert_tensor_to_tile_ops.staging import stage_element_writes
 from pypto.passes.framework import program_pass
 from pypto.passes.lane_regions import refuse_wrong_regions
 from pypto.target import Chip, chip_of
+
+if TYPE_CHECKING:
+    from pypto.passes.convert_tensor_to_tile_ops import callers, staging
+else:
+    callers, staging = later("pypto.passes.convert_tensor_to_tile_ops", "callers staging")
 
 __all__ = ["convert_tensor_to_tile_ops"]
 
@@ -58,7 +64,7 @@ def convert_tensor_to_tile_ops(program: Program, options: PassOptions) -> Progra
                 added[f.name] = outputs
         functions.append(f)
     refuse_wrong_regions(functions)
-    return program.with_functions(update_callers(functions, added) if added else functions)
+    return program.with_functions(callers.update_callers(functions, added) if added else functions)
 
 
 def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function, list[AddedOutput]]:
@@ -71,7 +77,7 @@ def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function,
     found = accesses(f, flow, directions)
     conflicts = mixed_writes(found)
     if conflicts:
-        f = stage_element_writes(f, flow, conflicts)
+        f = staging.stage_element_writes(f, flow, conflicts)
         flow = analyze(f)
         found = accesses(f, flow, directions)
         reject_mixed_writes(found)

@@ -7,14 +7,21 @@ Invariant: a created tensor that is read, or has two live versions, stays a valu
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pypto._lazy import later
 from pypto.enums import ParamDirection
 from pypto.ir.expr import Call, Expr, Var
 from pypto.ir.program import Function
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, ReturnStmt, flatten_to_stmts, seq
 from pypto.named import NamedTuple
-from pypto.passes.convert_tensor_to_tile_ops.chains import chain_of
 from pypto.passes.retype import Retyper
+
+if TYPE_CHECKING:
+    from pypto.passes.convert_tensor_to_tile_ops import chains
+else:
+    chains = later("pypto.passes.convert_tensor_to_tile_ops", "chains")
 
 __all__ = ["NOT_A_RESULT", "AddedOutput", "append_outputs", "created_results_to_outputs"]
 
@@ -49,7 +56,7 @@ def created_results_to_outputs(f: Function) -> tuple[Function, list[AddedOutput]
     returned = stmts[-1].value
     replaced: dict[Var, Var] = {}
     for var, call in creates:
-        chain = chain_of(f.body, var, _WINDOW_WRITES, frozenset())
+        chain = chains.chain_of(f.body, var, _WINDOW_WRITES, frozenset())
         at = [i for i, v in enumerate(returned) if v in chain.versions]
         if not chain.closed or len(chain.versions) < 2 or not at or not isinstance(var.type, TensorType):
             continue

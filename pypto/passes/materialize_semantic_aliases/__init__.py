@@ -9,7 +9,9 @@ Invariant: a function whose storage already gives its values is returned as it i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from pypto._lazy import later
 from pypto.errors import CompileError
 from pypto.ir import ops
 from pypto.ir.expr import Call, Expr, Var
@@ -25,9 +27,13 @@ from pypto.ir.verify.tile_storage import check_storage
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import Pass
 from pypto.passes.materialize_semantic_aliases.coalesce import BRANCH, CARRY, Pair, coalesce
-from pypto.passes.materialize_semantic_aliases.legalize import legalize_storage
 from pypto.passes.statements import statements
 from pypto.target import Chip, chip_of
+
+if TYPE_CHECKING:
+    from pypto.passes.materialize_semantic_aliases import legalize
+else:
+    legalize = later("pypto.passes.materialize_semantic_aliases", "legalize")
 
 __all__ = [
     "gives_its_values",
@@ -72,7 +78,7 @@ def _is_window(value: Expr, windows: set[Expr]) -> bool:
 
 def legalized(f: Function, chip: Chip) -> Function:
     """A placed function with storage that gives its values; itself if it does already."""
-    return f if gives_its_values(f) else legalize_storage(f, chip)
+    return f if gives_its_values(f) else legalize.legalize_storage(f, chip)
 
 
 def matrix_copy(f: Function) -> Var | None:
