@@ -20,7 +20,18 @@ from pypto.dtypes import DataType, from_numpy
 from pypto.errors import ArgumentTypeError, ArgumentValueError, Error
 from pypto.named import NamedTuple
 
-__all__ = ["CONVERT", "ArrayView", "adapt", "description", "element_type", "is_torch", "type_numbers", "view", "without_memory"]
+__all__ = [
+    "CONVERT",
+    "ArrayView",
+    "adapt",
+    "description",
+    "element_type",
+    "is_torch",
+    "named_dtype",
+    "type_numbers",
+    "view",
+    "without_memory",
+]
 
 # The remedy for arrays that only their own library understands.
 CONVERT = "convert it to a numpy array first"
@@ -157,10 +168,10 @@ _TORCH_NAMES = {"float": "float32", "double": "float64", "half": "float16", "sho
 @functools.lru_cache(maxsize=64)
 def _torch_dtype(dtype: object) -> np.dtype[Any]:
     name = str(dtype).removeprefix("torch.")
-    return _named_dtype(_TORCH_NAMES.get(name, name))
+    return named_dtype(_TORCH_NAMES.get(name, name))
 
 
-def _named_dtype(name: str) -> np.dtype[Any]:
+def named_dtype(name: str) -> np.dtype[Any]:
     """The numpy dtype called `name`, those of `ml_dtypes` included; ArgumentTypeError for others."""
     found: np.dtype[Any]
     try:
@@ -249,7 +260,7 @@ def _from_dlpack(obj: Any) -> ArrayView | None:
         raise
     except Exception as e:  # the object's own code
         raise ArgumentTypeError(f"a DLPack export that raises {type(e).__name__}: {e}", hint=CONVERT) from e
-    dtype = _named_dtype(tensor.dtype)
+    dtype = named_dtype(tensor.dtype)
     strides = tuple(s * dtype.itemsize for s in tensor.strides)
     array = _over(tensor.address, tensor.shape, strides, dtype, (obj, tensor.owner), tensor.read_only is not None)
     return ArrayView(array, obj, tensor.read_only)

@@ -8,13 +8,14 @@ used because it has no BF16.  Structures and numbers are those of the DLPack hea
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 from pypto.errors import ArgumentTypeError, ArgumentValueError
 from pypto.named import NamedTuple
-from pypto.runtime.arrays import CONVERT
+from pypto.runtime.arrays import CONVERT, named_dtype
 
-__all__ = ["Exported", "read"]
+__all__ = ["Exported", "loaded_dtypes", "read"]
 
 # kDLCPU, and the two kinds of pinned host memory, which the CPU reads and writes as its own.
 _HOST_DEVICES = (1, 3, 11)
@@ -68,6 +69,12 @@ class _Versioned(ctypes.Structure):
         ("flags", ctypes.c_uint64),
         ("tensor", _Tensor),
     )
+
+
+def loaded_dtypes() -> dict[tuple[int, int], Any]:
+    """numpy's dtype by DLPack's type code and bits; those of `ml_dtypes` only where that is in use already."""
+    numpys = (0, 1, 2, 6)
+    return {key: named_dtype(name) for key, name in _NAMES.items() if key[0] in numpys or "ml_dtypes" in sys.modules}
 
 
 def read(obj: Any) -> Exported:

@@ -256,6 +256,7 @@ def configure_native(module: ModuleType) -> bool:
         adapt=_adapt,
         direct=None,
         numpy="numpy",
+        exchange=None,
         plain=_plain,
         prepare=prepare,
         zeros=np.zeros,
@@ -273,8 +274,18 @@ def _adapt(obj: object) -> Any:
     found = adapt(obj)
     cls = type(obj)
     if found is not None and _native and _native[0] is not None and is_torch(cls):
-        _native[0].configure(direct=cls)
+        _native[0].configure(direct=cls, exchange=_exchange(cls))
     return found
+
+
+def _exchange(cls: type) -> tuple[Any, tuple[tuple[int, int, Any], ...]] | None:
+    """The C functions by which a class's library describes its tensors, and the dtypes in DLPack's numbers; None without."""
+    table = getattr(cls, "__dlpack_c_exchange_api__", None)
+    if table is None:
+        return None
+    from pypto.runtime.dlpack import loaded_dtypes
+
+    return table, tuple((code, bits, dtype) for (code, bits), dtype in loaded_dtypes().items())
 
 
 def prepare(plan: KernelPlan) -> tuple[Any, ...]:

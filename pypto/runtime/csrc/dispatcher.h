@@ -22,6 +22,7 @@ typedef struct {
     Py_ssize_t nscanned, scanned_capacity, nhashed;
     size_t table_size;
     Py_ssize_t room;                        /* words that any entry needs of a frame */
+    int calls_guards;                       /* whether an entry has guards that are Python code */
     uint64_t version;                       /* changes with the order or the set of entries */
 } Dispatcher;
 

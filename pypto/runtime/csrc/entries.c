@@ -109,7 +109,17 @@ static NOINLINE int find_foreign(Dispatcher *d, Frame *f, Entry **found)
 {
     if (values_are_direct(f, &d->signature))
         return 0;
-    int fits = values_resolve(f, &d->signature);
+    PyObject *const *given = f->values;
+    int fits = values_resolve(f, &d->signature, !d->calls_guards);
+    if (fits > 0)
+        fits = find_direct(d, f, found);
+    if (fits <= 0 || !f->has_views || f->bytes < (*found)->heavy_bytes)
+        return fits;
+    /* Other threads run meanwhile: unlike a view, an array holds the memory. */
+    Py_CLEAR(*found);
+    frame_disown(f);
+    f->values = given;
+    fits = values_resolve(f, &d->signature, 0);
     return fits > 0 ? find_direct(d, f, found) : fits;
 }
 
@@ -221,6 +231,7 @@ static int add_entry(Dispatcher *d, Entry *entry)
     if ((hashed ? add_hashed(d, entry, hash) : add_scanned(d, entry)) < 0)
         return -1;
     Py_INCREF(entry);
+    d->calls_guards |= entry->calls_guards;
     if (d->room < entry->words)
         d->room = entry->words;
     d->version++;

@@ -17,62 +17,6 @@ static int64_t *frame_symbols(const Entry *e, Frame *f) { return f->rest + 2 * e
 static int64_t *frame_scalars(const Entry *e, Frame *f) { return frame_symbols(e, f) + e->nsymbols; }
 static PyObject **frame_hidden(const Entry *e, Frame *f) { return (PyObject **)(frame_scalars(e, f) + e->nscalars); }
 
-/* The array of a foreign tensor by its own method; NULL without an exception where that has none to give. */
-static PyObject *array_of(PyObject *arg)
-{
-    PyObject *found = PyObject_CallMethodNoArgs(arg, hooks.numpy);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear();
-    return found;
-}
-
-/* What the checks look at in place of `arg`: 1, 0 where Python finds nothing usable, -1 with an exception. */
-static int resolve_foreign(Frame *f, int is_tensor, PyObject *arg, PyObject **value)
-{
-    PyObject *found = is_tensor && (PyObject *)Py_TYPE(arg) == hooks.direct ? array_of(arg) : NULL;
-    if (found == NULL && !PyErr_Occurred())
-        found = PyObject_CallOneArg(is_tensor ? hooks.adapt : hooks.plain, arg);
-    if (found == NULL)
-        return -1;
-    int usable = is_tensor ? (PyObject *)Py_TYPE(found) == hooks.ndarray : PyFloat_Check(found) || PyLong_Check(found);
-    if (!usable) {
-        Py_DECREF(found);
-        return 0;
-    }
-    *value = frame_owned(f)[f->nowned++] = found;
-    return 1;
-}
-
-static inline int is_direct(const Signature *signature, Py_ssize_t i, PyObject *arg)
-{
-    return signature->is_tensor[i] ? (PyObject *)Py_TYPE(arg) == hooks.ndarray : PyFloat_Check(arg) || PyLong_Check(arg);
-}
-
-static int values_are_direct(const Frame *f, const Signature *signature)
-{
-    for (Py_ssize_t i = 0; i < signature->count; i++)
-        if (!is_direct(signature, i, f->values[i]))
-            return 0;
-    return 1;
-}
-
-static int values_resolve(Frame *f, const Signature *signature)
-{
-    PyObject *const *given = f->values;
-    PyObject **resolved = frame_resolved(f);
-    f->values = resolved;
-    for (Py_ssize_t i = 0; i < signature->count; i++) {
-        int found = 1;
-        if (is_direct(signature, i, given[i]))
-            resolved[i] = given[i];
-        else
-            found = resolve_foreign(f, signature->is_tensor[i], given[i], &resolved[i]);
-        if (found <= 0)
-            return found;
-    }
-    return 1;
-}
-
 static int type_fits(const TensorCheck *check, const NumpyDescr *descr)
 {
     if (is_swapped(descr))
@@ -375,7 +319,7 @@ static PyObject *entry_call(PyObject *self, PyObject *args)
         return NULL;
     frame.values = values;
     PyObject *result = NULL;
-    int fits = values_resolve(&frame, &e->signature);
+    int fits = values_resolve(&frame, &e->signature, 0);
     if (fits > 0)
         fits = arguments_fit(e, &frame);
     if (fits > 0) {

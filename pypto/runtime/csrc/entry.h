@@ -72,6 +72,7 @@ typedef struct {
     int64_t *memory, *rest;
     Py_ssize_t parameters, nowned, room; /* room: words at rest */
     int64_t bytes;           /* of all array arguments of the entry looked at last */
+    int has_views;           /* whether values are, said by values_resolve */
     int64_t words[FRAME_WORDS];
 } Frame;
 
@@ -97,18 +98,24 @@ static inline int frame_open(Frame *frame, Py_ssize_t parameters, Py_ssize_t roo
     return 0;
 }
 
-static inline void frame_close(Frame *frame)
+static inline void frame_disown(Frame *frame)
 {
     while (UNLIKELY(frame->nowned > 0))
         Py_DECREF(frame_owned(frame)[--frame->nowned]);
+}
+
+static inline void frame_close(Frame *frame)
+{
+    frame_disown(frame);
     if (UNLIKELY(frame->memory != frame->words))
         PyMem_Free(frame->memory);
 }
 
 /* Whether a frame's values are such as an entry looks at: exact ndarrays and Python's numbers. */
 static int values_are_direct(const Frame *frame, const Signature *signature);
-/* Makes values that are not into such; 1, 0 where that cannot be done, -1 with an exception. */
-static int values_resolve(Frame *frame, const Signature *signature);
+/* Makes values that are not into such; 1, 0 where that cannot be done, -1 with an exception.  views: arrays may be heads of
+ * some only, which are good until Python code runs, in whichever thread. */
+static int values_resolve(Frame *frame, const Signature *signature, int views);
 /* 1, 0 where the values do not fit, as those that are not direct never do, -1 with an exception. */
 static INLINE int entry_match(Entry *entry, Frame *frame, PyObject *token);
 /* Calls the kernel on what a match left in the frame; `args` are the caller's own objects. */

@@ -6,6 +6,8 @@
 #include "arena.c"
 #include "team.c"
 #include "entry_guards.c"
+#include "exchange.c"
+#include "values.c"
 #include "entry.c"
 #include "entry_read.c"
 #include "entries.c"
@@ -18,6 +20,7 @@ static const struct { const char *name; size_t offset; } hook_table[] = {
     {"prepare", offsetof(Hooks, prepare)}, {"zeros", offsetof(Hooks, zeros)},     {"reject", offsetof(Hooks, reject)},
     {"fault", offsetof(Hooks, fault)},     {"missing", offsetof(Hooks, missing)}, {"threads", offsetof(Hooks, threads)},
     {"context_var", offsetof(Hooks, context_var)}, {"direct", offsetof(Hooks, direct)}, {"numpy", offsetof(Hooks, numpy)},
+    {"exchange", offsetof(Hooks, exchange)},
 };
 enum { HOOKS = sizeof hook_table / sizeof hook_table[0] };
 
@@ -38,6 +41,8 @@ static PyObject *configure(PyObject *Py_UNUSED(module), PyObject *args, PyObject
             return PyErr_Format(PyExc_TypeError, "configure() needs %s", hook_table[i].name);
         if (hook(i) == &hooks.context_var && given != Py_None && !PyContextVar_CheckExact(given))
             return PyErr_Format(PyExc_TypeError, "configure(): context_var is a ContextVar or None");
+        if (hook(i) == &hooks.exchange && given != Py_None && (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != 2))
+            return PyErr_Format(PyExc_TypeError, "configure(): exchange is a pair or None");
     }
     if (kwargs != NULL && known != PyDict_GET_SIZE(kwargs))
         return PyErr_Format(PyExc_TypeError, "configure() got a keyword it does not know");
@@ -49,6 +54,8 @@ static PyObject *configure(PyObject *Py_UNUSED(module), PyObject *args, PyObject
         }
     }
     team.asked = 0;
+    if (exchange_configure(hooks.exchange) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -243,7 +250,7 @@ static int module_exec(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "pypto_launcher is loaded once per process");
         return -1;
     }
-    if (!arena_setup() || !team_setup()) {
+    if (!arena_setup() || !team_setup() || !exchange_setup()) {
         PyErr_NoMemory();
         return -1;
     }

@@ -31,6 +31,7 @@ typedef struct {
     PyObject *adapt;       /* adapt(object) -> ndarray over the same memory, or None */
     PyObject *direct;      /* a class whose instances' numpy() is what adapt gives, wherever it succeeds; None: no such class */
     PyObject *numpy;       /* "numpy" */
+    PyObject *exchange;    /* of the same class: (its table of C functions by DLPack, ((code, bits, dtype), ...)), or None */
     PyObject *plain;       /* plain(object) -> bool, int or float, or None */
     PyObject *prepare;     /* prepare(plan) -> the tuple that entry.c reads */
     PyObject *zeros;       /* numpy.zeros */
