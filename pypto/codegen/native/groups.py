@@ -31,7 +31,9 @@ from pypto.codegen.native.turns import turn_of
 from pypto.codegen.native.uses import Read, Use, readers_of, reads, written_rect
 from pypto.ir import arith
 from pypto.ir.expr import Expr
+from pypto.ir.lanes import LaneProgram
 from pypto.ir.opdef import COL, FULL, MASK, ROW
+from pypto.ir.shaped import const_dim
 from pypto.named import NamedTuple
 
 __all__ = ["ELEMENT", "OTHER", "REDUCE_COL", "REDUCE_ROW", "ROW_VALUE", "Group", "Step", "form_groups", "why_apart"]
@@ -43,6 +45,10 @@ REDUCE_COL = "reduce_col"  # a phase's values added into a row of results
 OTHER = "other"  # stands alone
 
 _LARGEST = 96  # operations in one group: beyond this, registers spill and the C compiler slows down
+# Where a value of a row takes long, the next row had better begin before it is there, if rows are so short that they do not hide
+# it: each step then goes over all rows, and what goes from loop to loop has to stay in the nearest cache.
+_SHORT_ROW, _FEWEST_ROWS, _NEAR = 128, 8, 1 << 14
+_LONG_FOLD, _LONG_VALUE = 2, 8  # instructions: what takes more takes long
 
 
 class Placed(NamedTuple):
@@ -219,7 +225,7 @@ def _arranged(
     run: Run, at: int, rows: Expr, placed: Sequence[Placed], readers: Sequence[Sequence[int]], back: bool
 ) -> Group | str:
     end = at + len(placed)
-    steps = _steps(run, at, placed, back)
+    steps = _steps(run, at, placed, back, _is_short(run, rows, placed))
     if isinstance(steps, str):
         return steps
     where = {p.at: (n, p) for n, s in enumerate(steps) for p in s.ops}
@@ -238,7 +244,28 @@ def _numbered(run: Run, at: int, end: int) -> list[tuple[int, Compute]]:
     return [(k, run.ops[k]) for k in range(at, end)]
 
 
-def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step] | str:
+def _is_short(run: Run, rows: Expr, placed: Sequence[Placed]) -> bool:
+    """Whether each step does better to go over all rows before the next one begins."""
+    height = const_dim(rows)
+    if height is None or height < _FEWEST_ROWS or not any(_takes_long(run.ops[p.at], p.kind) for p in placed):
+        return False
+    ops = [run.ops[p.at] for p in placed if p.kind != ROW_VALUE]
+    widths = [(const_dim(_cols(op)), op.dst.dtype.get_byte()) for op in ops]
+    return all(n is not None and n <= _SHORT_ROW and n * height * size <= _NEAR for n, size in widths)
+
+
+def _takes_long(op: Compute, kind: str) -> bool:
+    """Whether the value of a row needs many instructions one after the other."""
+    if isinstance(op, ReduceOp):
+        return kind == REDUCE_ROW and (bool(op.spec.arg) or _instructions(op.spec.combine(op.src.dtype)) > _LONG_FOLD)
+    return kind == ROW_VALUE and isinstance(op, LaneOp) and _instructions(op.program) > _LONG_VALUE
+
+
+def _instructions(program: LaneProgram) -> int:
+    return sum(i.op != "const" for i in program.instrs)
+
+
+def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool, short: bool) -> list[Step] | str:
     """Each operation goes into a step where its operands are ready, or opens a new one; else why one cannot."""
     steps: list[tuple[Expr | None, list[Placed]]] = []
     ready: dict[int, tuple[int, str]] = {}  # operation -> (step, kind)
@@ -253,6 +280,8 @@ def _steps(run: Run, at: int, placed: Sequence[Placed], back: bool) -> list[Step
                 out_of_reach = _out_of_reach(p, r, u, kind)
                 if out_of_reach is not None:
                     return f"{op.name} reads {out_of_reach.format(run.ops[w].name)}"
+                if short and kind in (ROW_VALUE, REDUCE_ROW) and not kind == p.kind == ROW_VALUE:
+                    return f"{op.name} reads what {run.ops[w].name} makes sooner of all rows than row by row: they are short"
                 # A value per row exists when its step is over; an element only within its phase.
                 together = (kind == ELEMENT and p.kind != ROW_VALUE) or (kind == ROW_VALUE and p.kind == ROW_VALUE)
                 least = max(least, step if together else step + 1)

@@ -25,8 +25,8 @@ def test_a_reduction_is_fused_with_what_feeds_and_follows_it(tmp_path: Path) -> 
     body = LOAD_X + (
         "s: [8, 64] @ 8192 = pl.tile.create([8, 64], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
         "y: [8, 64] @ 2048 = pl.tile.adds(x, 1.0)\n"
-        "m: [8, 1] @ 4096 = pl.tile.row_max(y, s)\n"
-        "t: [8, 1] @ 4128 = pl.tile.row_sum(y, s)\n"
+        "m: [8, 1] @ 4096 = pl.tile.row_sum(y, s)\n"
+        "t: [8, 1] @ 4128 = pl.tile.row_prod(y, s)\n"
         "z: [8, 64] @ 2048 = pl.tile.row_expand_sub(y, m)\n"
         "w: [8, 64] @ 2048 = pl.tile.row_expand_mul(z, t)\n"
         "pl.tile.store(w, [0, 0], o)\n"
@@ -41,7 +41,7 @@ def test_a_reduction_is_fused_with_what_feeds_and_follows_it(tmp_path: Path) -> 
 def test_column_vectors_stay_in_registers_under_either_shape(tmp_path: Path) -> None:
     body = LOAD_X + (
         "s: [8, 64] @ 8192 = pl.tile.create([8, 64], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
-        "m: [8, 1] @ 4096 = pl.tile.row_max(x, s)\n"
+        "m: [8, 1] @ 4096 = pl.tile.row_sum(x, s)\n"
         "r: [1, 8] @ 4096 = pl.tile.reshape(m, [1, 8])\n"
         "k: [1, 8] @ 4128 = pl.tile.muls(r, 0.5)\n"
         "c: [8, 1] @ 4128 = pl.tile.reshape(k, [8, 1])\n"
@@ -71,9 +71,9 @@ def test_a_tile_that_is_read_later_is_stored(tmp_path: Path) -> None:
 TWO_CROSS = LOAD_X + (
     "s: [8, 64] @ 16384 = pl.tile.create([8, 64], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
     "y: [8, 64] @ 2048 = pl.tile.adds(x, 1.0)\n"
-    "m: [8, 1] @ 8192 = pl.tile.row_max(y, s)\n"
+    "m: [8, 1] @ 8192 = pl.tile.row_sum(y, s)\n"
     "z: [8, 64] @ {z} = pl.tile.row_expand_sub(y, m)\n"
-    "t: [8, 1] @ 8224 = pl.tile.row_min(z, s)\n"
+    "t: [8, 1] @ 8224 = pl.tile.row_sum(z, s)\n"
     "w: [8, 64] @ {w} = pl.tile.row_expand_mul(z, t)\n"
     "pl.tile.store(w, [0, 0], o)\n"
 )
@@ -99,6 +99,36 @@ def test_rows_stay_apart_where_a_result_that_is_kept_lies_over_them(tmp_path: Pa
     assert first.stored == ("adds", "row_expand_sub", "row_expand_mul", "store")
     assert first.by_row == ("row_expand_sub",)
     agree(body, tmp_path)
+
+
+def test_short_rows_do_not_wait_for_values_that_take_long(tmp_path: Path) -> None:
+    """A largest element takes long to find at the end of a row, and so does an exponential for each row by itself."""
+    body = LOAD_X + (
+        "s: [8, 64] @ 8192 = pl.tile.create([8, 64], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
+        "m: [8, 1] @ 4096 = pl.tile.row_max(x, s)\n"
+        "k: [8, 1] @ 4128 = pl.tile.exp(m)\n"
+        "z: [8, 64] @ 2048 = pl.tile.row_expand_sub(x, k)\n"
+        "t: [8, 1] @ 4160 = pl.tile.row_sum(z, s)\n"
+        "w: [8, 64] @ 2048 = pl.tile.row_expand_mul(z, t)\n"
+        "pl.tile.store(w, [0, 0], o)\n"
+    )
+    groups = formed(kernel(body))
+    assert [g.ops for g in groups] == [("row_max",), ("exp",), ("row_expand_sub", "row_sum", "row_expand_mul", "store")]
+    agree(body, tmp_path)
+
+
+def test_long_and_few_rows_are_finished_one_by_one() -> None:
+    for rows, cols in ((8, 256), (4, 64)):
+        tensor = f"pl.Tensor[[{rows}, {cols}], pl.FP32]"
+        body = (
+            f"x: [{rows}, {cols}] @ 0 = pl.tile.load(a, [0, 0], [{rows}, {cols}], [{rows}, {cols}], target_memory=pl.Mem.Vec)\n"
+            f"s: [{rows}, {cols}] @ 8192 = pl.tile.create([{rows}, {cols}], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
+            f"m: [{rows}, 1] @ 16384 = pl.tile.row_max(x, s)\n"
+            f"z: [{rows}, {cols}] @ 32768 = pl.tile.row_expand_sub(x, m)\n"
+            "pl.tile.store(z, [0, 0], o)\n"
+        )
+        (g,) = formed(kernel(body, f"a: {tensor}, o: pl.Out[{tensor}]"))
+        assert g.phases == 2
 
 
 def test_a_row_of_results_ends_a_group(tmp_path: Path) -> None:
