@@ -65,12 +65,12 @@ def exp_odd(b: Builder, x: Lane) -> Lane:
 
 
 def _exp_parts(b: Builder, x: Lane) -> tuple[Lane, Lane]:
-    """(integer whose low bits are k, e ** r - 1)."""
+    """(integer whose low bits are k plus twice the bias of an exponent, e ** r - 1)."""
     # Past these bounds the result is infinite or zero; NaN passes both comparisons.  Both look at the same number: C compilers
     # take a comparison of what was selected apart, and compare more often.
     x = b.select(x > 89.0, b.const(89.0, "f32"), b.select(x < -104.0, b.const(-104.0, "f32"), x))
-    # Adding 1.5 * 2**23 rounds to an integer, which then stands in the low bits of the sum.
-    shifter = 12582912.0
+    # Adding 1.5 * 2**23 rounds to an integer, which then stands in the low bits of the sum.  The biases are even: ties stay ties.
+    shifter = 12582912.0 + 2 * 127
     t = b.fma(x, b.const(1.4426950408889634, "f32"), shifter)
     k = t - shifter
     r = b.fma(k, b.const(-_LN2, "f32"), x)
@@ -81,12 +81,12 @@ def _exp_parts(b: Builder, x: Lane) -> tuple[Lane, Lane]:
 def _scaled(p: Lane, u: Lane) -> Lane:
     """p * 2 ** k in two steps, so that each factor is normal and only the last product rounds."""
     half = u >> 1
-    return p * _power_of_two(half) * _power_of_two(u - half)
+    return p * _of_exponent(half) * _of_exponent(u - half)
 
 
-def _power_of_two(e: Lane) -> Lane:
-    # The bits of the shifter above the low nine are shifted out.
-    return ((e << 23) + 0x3F800000).bits("f32")
+def _of_exponent(e: Lane) -> Lane:
+    """The power of two with this biased exponent; the bits of the shifter above the low nine are shifted out."""
+    return (e << 23).bits("f32")
 
 
 def log(b: Builder, x: Lane) -> Lane:
