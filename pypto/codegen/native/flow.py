@@ -34,6 +34,7 @@ from pypto.codegen.native.access import (
     same_mapping,
 )
 from pypto.codegen.native.direct_stores import stored_directly
+from pypto.codegen.native.put_off import put_off
 from pypto.codegen.native.turns import is_copy, turn_of
 from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
@@ -287,6 +288,9 @@ def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
                         needed[w] = True
     kept = tuple(op for op, n in zip(ops, needed, strict=True) if n)
     uses = uses_of(kept) if len(kept) < len(ops) else uses
+    ordered = put_off(kept, uses)
+    if ordered is not kept:
+        kept, uses = ordered, uses_of(ordered)
     exposed = {
         _range(r.view)
         for op, us in zip(kept, uses, strict=True)

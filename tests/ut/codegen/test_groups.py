@@ -131,6 +131,48 @@ def test_long_and_few_rows_are_finished_one_by_one() -> None:
         assert g.phases == 2
 
 
+# A turn is a loop of its own; y stands before it, and what reads y behind it.
+ACROSS = LOAD_X + (
+    "q: [8, 8] @ 16384 = pl.tile.load(b, [0, 0], [8, 8], [8, 8], target_memory=pl.Mem.Vec)\n"
+    "e: [8, 8] @ 16640 = pl.tile.adds(q, 1.0)\n"
+    "w: [8, 8] @ 16896 = pl.tile.create([8, 8], dtype=pl.FP32, target_memory=pl.Mem.Vec)\n"
+    "{before}"
+    "y: [8, 64] @ 2048 = pl.tile.muls({source}, 2.0)\n"
+    "t: [8, 8] @ {turned} = pl.tile.transpose(e, 0, 1, w)\n"
+    "z: [8, 64] @ 8192 = pl.tile.adds(y, 3.0)\n"
+    "pl.tile.store(z, [0, 0], o)\n"
+    "u: [8, 8] @ 20480 = pl.tile.muls(t, 0.5)\n"
+    "pl.tile.store(u, [8, 0], o)\n"
+)
+
+
+def test_work_waits_for_its_only_reader_behind_a_loop_of_its_own(tmp_path: Path) -> None:
+    body = ACROSS.format(before="", source="x", turned=17152)
+    groups = formed(kernel(body))
+    assert [g.ops for g in groups] == [("adds",), ("transpose",), ("muls", "adds", "store", "muls", "store")]
+    assert groups[2].stored == ("store", "store")
+    agree(body, tmp_path)
+
+
+def test_work_does_not_wait_where_it_would_find_other_bytes(tmp_path: Path) -> None:
+    """What is turned lies over the tile that is multiplied."""
+    before = "f: [8, 64] @ 0 = pl.tile.adds(x, 1.0)\nfor i in pl.range(0, 1, 1):\n    pl.tile.store(f, [16, 0], o)\n"
+    for turned, waits in ((17152, True), (0, False)):
+        body = ACROSS.format(before=before, source="f", turned=turned)
+        assert ("muls", "adds", "store", "muls", "store") in [g.ops for g in formed(kernel(body))] or not waits
+        agree(body, tmp_path / str(turned))
+
+
+def test_work_does_not_wait_for_two_readers_or_where_it_has_its_operand(tmp_path: Path) -> None:
+    twice = ACROSS.format(before="", source="x", turned=17152) + "pl.tile.store(y, [16, 0], o)\n"
+    behind = ACROSS.format(before="g: [8, 64] @ 4096 = pl.tile.adds(x, 1.0)\n", source="g", turned=17152)
+    for n, body in enumerate((twice, behind)):
+        groups = formed(kernel(body))
+        assert "muls" in groups[0].ops
+        assert groups[1].ops == ("transpose",)
+        agree(body, tmp_path / str(n))
+
+
 def test_a_row_of_results_ends_a_group(tmp_path: Path) -> None:
     """The sum of a column is complete only after the last row."""
     body = LOAD_X + (
