@@ -51,7 +51,8 @@ class _Later:
 def later(package: str, names: str) -> Any:
     """What stands for modules of a package that few kernels need: one, or a tuple of several.
 
-    Written as the `else` of an `if TYPE_CHECKING:` that imports them, so that types are those of the modules.
+    Written as the `else` of an `if TYPE_CHECKING:` that imports them, so that types are those of the modules.  A package gives
+    modules of its own other names: those are what others import from it.
     """
     made = tuple(_Later(f"{package}.{name}") for name in names.split())
     return made if len(made) > 1 else made[0]

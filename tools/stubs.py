@@ -1,12 +1,14 @@
-"""Write `pypto/language/_names.py` and `pypto/language/__init__.pyi` from the operator table.
+"""Write `pypto/language/_names.py`, `pypto/language/__init__.pyi` and `pypto/ir/ops/_index.py` from the operator table.
 
-python tools/stubs.py            write both files
-python tools/stubs.py --check    exit 1 if either is out of date
+python tools/stubs.py            write the files
+python tools/stubs.py --check    exit 1 if one is out of date
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,7 +17,7 @@ if __name__ == "__main__":
 
 from pypto.dtypes import ALL_DTYPES  # noqa: E402
 from pypto.ir.opdef import Dsl, Param  # noqa: E402
-from pypto.ir.ops import DSL  # noqa: E402
+from pypto.ir.ops import DSL, FAMILIES  # noqa: E402
 from pypto.language.operations import CONTROL  # noqa: E402
 from pypto.language.unsupported import UNSUPPORTED  # noqa: E402
 
@@ -84,6 +86,30 @@ def names_module() -> str:
     return "\n".join(lines) + "\n"
 
 
+def index_module() -> str:
+    """Text of the operators' `_index.py`."""
+    operators, entries = [], []
+    for family in FAMILIES:
+        module = import_module(f"pypto.ir.ops.{family}")
+        names = [op.name for op in getattr(module, "OPS", ())]
+        if names:
+            operators.append(f'    "{family}": (\n{_wrapped(names, 8)}    ),')
+        rows: tuple[Dsl, ...] = getattr(module, "DSL", ())
+        spaces = {space: [d.name for d in rows if space in d.namespaces] for space in SPACES}
+        if rows:
+            inner = [f'        "{space}": (\n{_wrapped(names, 12)}        ),' for space, names in spaces.items() if names]
+            entries.append("\n".join([f'    "{family}": {{', *inner, "    },"]))
+    head = _HEAD + "# fmt: off\n\nfrom __future__ import annotations\n"
+    parts = ["OPERATORS: dict[str, str] = {", *operators, "}", "ENTRIES: dict[str, dict[str, str]] = {", *entries, "}"]
+    return "\n".join([head, *parts]) + "\n"
+
+
+def _wrapped(names: list[str], indent: int) -> str:
+    """Lines of one text that names, apart by spaces, stand in."""
+    lines = textwrap.wrap(" ".join(names), 116 - indent, break_long_words=False, break_on_hyphens=False)
+    return "".join(f'{" " * indent}"{line}{" " if line is not lines[-1] else ""}"\n' for line in lines)
+
+
 def _parameter(p: Param) -> str:
     text = f"{p.name}: {_TYPES[p.kind]}"
     return text if p.required else f"{text} = ..."
@@ -140,7 +166,8 @@ def stub_module() -> str:
 
 def outputs() -> dict[Path, str]:
     """The generated files and what they should hold."""
-    return {LANGUAGE / "_names.py": names_module(), LANGUAGE / "__init__.pyi": stub_module()}
+    index = ROOT / "pypto" / "ir" / "ops" / "_index.py"
+    return {LANGUAGE / "_names.py": names_module(), LANGUAGE / "__init__.pyi": stub_module(), index: index_module()}
 
 
 def main(arguments: list[str]) -> int:

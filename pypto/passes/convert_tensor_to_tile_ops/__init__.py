@@ -29,9 +29,10 @@ from pypto.passes.lane_regions import refuse_wrong_regions
 from pypto.target import Chip, chip_of
 
 if TYPE_CHECKING:
-    from pypto.passes.convert_tensor_to_tile_ops import callers, staging
+    from pypto.passes.convert_tensor_to_tile_ops import callers as _callers
+    from pypto.passes.convert_tensor_to_tile_ops import staging as _staging
 else:
-    callers, staging = later("pypto.passes.convert_tensor_to_tile_ops", "callers staging")
+    _callers, _staging = later("pypto.passes.convert_tensor_to_tile_ops", "callers staging")
 
 __all__ = ["convert_tensor_to_tile_ops"]
 
@@ -64,7 +65,7 @@ def convert_tensor_to_tile_ops(program: Program, options: PassOptions) -> Progra
                 added[f.name] = outputs
         functions.append(f)
     refuse_wrong_regions(functions)
-    return program.with_functions(callers.update_callers(functions, added) if added else functions)
+    return program.with_functions(_callers.update_callers(functions, added) if added else functions)
 
 
 def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function, list[AddedOutput]]:
@@ -77,7 +78,7 @@ def _convert(f: Function, chip: Chip, directions: Directions) -> tuple[Function,
     found = accesses(f, flow, directions)
     conflicts = mixed_writes(found)
     if conflicts:
-        f = staging.stage_element_writes(f, flow, conflicts)
+        f = _staging.stage_element_writes(f, flow, conflicts)
         flow = analyze(f)
         found = accesses(f, flow, directions)
         reject_mixed_writes(found)

@@ -23,7 +23,7 @@ from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stm
 from pypto.ir.types import ScalarType, Type
 from pypto.ir.verify.ssa import user_name
 from pypto.passes.convert_tensor_to_tile_ops.boxing import ACCUMULATORS, Box, boxed_shape
-from pypto.passes.convert_tensor_to_tile_ops.bridges import Spaces, bridges_of, check_bridges
+from pypto.passes.convert_tensor_to_tile_ops.bridges import Spaces, bridges_of
 from pypto.passes.convert_tensor_to_tile_ops.compact import is_compact
 from pypto.passes.convert_tensor_to_tile_ops.flow import GmFlow
 from pypto.passes.convert_tensor_to_tile_ops.outputs import AddedOutput
@@ -49,8 +49,6 @@ def operand_spaces(flow: GmFlow, c: Call) -> tuple[Spaces, ...] | None:
         return (None, *(store.spaces or ())[:1])
     return bridges_of(op)
 
-
-check_bridges(ops.ALL)
 
 _Bridge = tuple[Var, MemorySpace | None, Box | None]
 

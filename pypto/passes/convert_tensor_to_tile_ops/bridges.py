@@ -2,7 +2,7 @@
 
 In: a tensor operator.  Out: for each operand the memories that the tile operators it turns into read it in.
 Invariant: nothing is stated here; a rule that leads to several operators leads to operators that agree, each registered and
-each saying where it reads every operand.  That is checked when the compiler is loaded.
+each saying where it reads every operand.  That is checked of an operator before a kernel that has it is converted.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ from pypto.passes.statements import statements
 from pypto.target import Chip, chip_of
 
 if TYPE_CHECKING:
-    from pypto.passes.materialize_semantic_aliases import legalize
+    from pypto.passes.materialize_semantic_aliases import legalize as _legalize
 else:
-    legalize = later("pypto.passes.materialize_semantic_aliases", "legalize")
+    _legalize = later("pypto.passes.materialize_semantic_aliases", "legalize")
 
 __all__ = [
     "gives_its_values",
@@ -78,7 +78,7 @@ def _is_window(value: Expr, windows: set[Expr]) -> bool:
 
 def legalized(f: Function, chip: Chip) -> Function:
     """A placed function with storage that gives its values; itself if it does already."""
-    return f if gives_its_values(f) else legalize.legalize_storage(f, chip)
+    return f if gives_its_values(f) else _legalize.legalize_storage(f, chip)
 
 
 def matrix_copy(f: Function) -> Var | None:
