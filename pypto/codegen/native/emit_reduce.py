@@ -6,19 +6,20 @@ per column, rows in order.  The arg forms carry the index of the element kept; -
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pypto.codegen.native.access import ReduceOp
 from pypto.codegen.native.groups import Step
 from pypto.codegen.native.lanes_c import LANE_C, lane_const
 from pypto.codegen.native.writer import Writer
+from pypto.ir.lanes import Instr, LaneProgram
 from pypto.ir.opdef import FULL
 
 if TYPE_CHECKING:
     from pypto.codegen.native.emit_group import GroupEmitter
 
-__all__ = ["column_begin", "column_end", "column_step", "rows_in_lanes"]
+__all__ = ["column_begin", "column_end", "column_step", "of_numbers", "rows_in_lanes"]
 
 LANES = 64
 VECTOR = 16
@@ -123,21 +124,76 @@ def _fold(e: GroupEmitter, k: int) -> None:
     """Lane i takes lane i + 32, then i + 16, and so on; the row's value is lane 0."""
     op = _op(e, k)
     t = _accumulator(op)
-    indices = ", int32_t *i" if op.spec.arg else ""
+    combine = op.spec.combine(op.src.dtype)
+    key = ("fold", combine, op.spec.arg, op.src.dtype.is_float())
+    result, indices = ("int32_t", ", int32_t *i") if op.spec.arg else (t, "")
+    quick = combine if op.spec.arg or not op.src.dtype.is_float() else of_numbers(combine)
 
     def write(w: Writer, name: str) -> None:
-        with w.block(f"PP_INLINE {'int32_t' if op.spec.arg else t} {name}({t} *s{indices})"):
-            half = LANES // 2
-            while half:
-                w.line("PP_LANES")
-                with w.block(f"for (int l = 0; l < {half}; ++l)"):
-                    _fold_step(e, op, w, f"l + {half}")
-                half //= 2
+        with w.block(f"PP_INLINE {result} {name}({t} *s{indices})"):
+            if quick is combine:
+                _tree(w, lambda other: _fold_step(e, op, w, other))
+            else:
+                _if_nan(w, t, careful)
+                _tree(w, lambda other: w.line(f"s[l] = {e.functions.apply(quick, ['s[l]', f's[{other}]'], 'number')};"))
             w.line("return i[0];" if op.spec.arg else "return s[0];")
 
-    key = ("fold", op.spec.combine(op.src.dtype), op.spec.arg, op.src.dtype.is_float())
+    if quick is not combine:
+        careful = e.functions.helper((*key, "nan"), f"fold_{op.name}_of_nan", lambda w, name: _careful(e, op, w, name))
+        e.functions.apply(quick, ["", ""], "number")  # so that it is defined before what calls it
     name = e.functions.helper(key, f"fold_{op.name}_{op.spec.accumulator(op.src.dtype)}", write)
     _finish(e, k, f"{name}(s{k}, i{k})" if op.spec.arg else f"{name}(s{k})", "r", "")
+
+
+def _careful(e: GroupEmitter, op: ReduceOp, w: Writer, name: str) -> None:
+    """The fold where lanes may be NaN, which is rare: short, and slow."""
+    t = _accumulator(op)
+    with w.block(f"static {t} __attribute__((noinline, cold)) {name}({t} *s)"):
+        with w.block(f"for (int half = {LANES // 2}; half; half /= 2)"), w.block("for (int l = 0; l < half; ++l)"):
+            _fold_step(e, op, w, "l + half")
+        w.line("return s[0];")
+
+
+def _if_nan(w: Writer, t: str, careful: str) -> None:
+    """Asks first whether any lane is NaN: then their sum is.  So it is of infinities of both signs, which does no harm."""
+    w.line(f"{t} q[{LANES // 2}];")
+    w.line("PP_LANES")
+    with w.block(f"for (int l = 0; l < {LANES // 2}; ++l)"):
+        w.line(f"q[l] = s[l] + s[l + {LANES // 2}];")
+    _tree(w, lambda other: w.line(f"q[l] += q[{other}];"), LANES // 2)
+    with w.block("if (__builtin_expect(q[0] != q[0], 0))"):
+        # Of lanes whose address goes elsewhere, compilers keep none in registers.
+        w.line(f"{t} n[{LANES}];")
+        w.line("__builtin_memcpy(n, s, sizeof n);")
+        w.line(f"return {careful}(n);")
+
+
+def _tree(w: Writer, step: Callable[[str], None], lanes: int = LANES) -> None:
+    half = lanes // 2
+    while half:
+        w.line("PP_LANES")
+        with w.block(f"for (int l = 0; l < {half}; ++l)"):
+            step(f"l + {half}")
+        half //= 2
+
+
+def of_numbers(program: LaneProgram) -> LaneProgram:
+    """The program for operands none of which is NaN: nothing differs from itself.  The same one if that changes nothing."""
+    out: list[Instr] = []
+    numbers = list(range(len(program.inputs)))  # by the program's number of a value; -1 is false
+    for i in program.instrs:
+        args = tuple(numbers[a] for a in i.args)
+        if i.op == "ne" and args[0] == args[1] and program.type_of(i.args[0])[0] == "f":
+            numbers.append(-1)
+        elif i.op == "select" and args[0] == -1:
+            numbers.append(args[2])
+        elif -1 in args:
+            return program
+        else:
+            numbers.append(len(program.inputs) + len(out))
+            out.append(i._replace(args=args))
+    same = len(out) == len(program.instrs) or numbers[program.result] == -1
+    return program if same else LaneProgram(program.inputs, tuple(out), numbers[program.result])
 
 
 def _fold_step(e: GroupEmitter, op: ReduceOp, w: Writer, other: str) -> None:
