@@ -129,13 +129,23 @@ def mod(a: Expr, b: Expr) -> Expr:
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
-    folded = a if same(a, b) else _fold("min", a, b)
-    return scalar.min_(a, b, a.span) if folded is None else folded
+    return _extremum("min", scalar.Min, a, b)
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
-    folded = a if same(a, b) else _fold("max", a, b)
-    return scalar.max_(a, b, a.span) if folded is None else folded
+    return _extremum("max", scalar.Max, a, b)
+
+
+def _extremum(op: str, kind: type[scalar.Min | scalar.Max], a: Expr, b: Expr) -> Expr:
+    if same(a, b):
+        return a
+    for x, y in ((a, b), (b, a)):  # one is such an extremum of the other already
+        if isinstance(x, kind) and (same(x.left, y) or same(x.right, y)):
+            return x
+    folded = _fold(op, a, b)
+    if folded is not None:
+        return folded
+    return scalar.min_(a, b, a.span) if op == "min" else scalar.max_(a, b, a.span)
 
 
 def product(dims: Iterable[Expr]) -> Expr:

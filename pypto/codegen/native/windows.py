@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from pypto.codegen.native.access import ONE, ZERO, Check, Root, View
 from pypto.ir import arith, scalar
+from pypto.ir.analyzer import Analyzer
 from pypto.ir.expr import Expr, const_index
 from pypto.ir.opdef import COL, MASK, ROW
 from pypto.ir.shaped import TensorType, TileType, const_dim
@@ -112,7 +113,9 @@ def extent_check(extents: Sequence[Expr], shape: Sequence[Expr], span: Span) -> 
     conditions: list[Condition] = []
     for axis, (e, n) in enumerate(zip(extents, shape, strict=True)):
         if const_dim(e) is None and not arith.same(e, n):
-            conditions.append((scalar.and_(scalar.ge(e, ZERO), scalar.le(e, n)), axis, (e, n, ZERO)))
+            within = scalar.and_(scalar.ge(e, ZERO), scalar.le(e, n))
+            if Analyzer().decide(within) is not True:
+                conditions.append((within, axis, (e, n, ZERO)))
     return Check("extent", tuple(conditions), (), span) if conditions else None
 
 
