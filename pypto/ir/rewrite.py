@@ -256,6 +256,13 @@ def substitute(n: N, mapping: Mapping[Var, Expr]) -> N:
     return made
 
 
+def opened(e: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """The expression, variables of `values`, which are assigned once, replaced by what they are computed from."""
+    while inner := {v: values[v] for v in free_vars(e) if v in values}:
+        e = substitute(e, inner)
+    return e
+
+
 class _Clone(Mutator):
     """Renews every definition, so that two copies of a body share no variable."""
 

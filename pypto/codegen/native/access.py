@@ -225,6 +225,8 @@ class Routine(NamedTuple):
     `written`: the rows and columns of `dst` of which every element is written, where they are known to be a rectangle.
     `leaves`: the function may as well write a tensor: it writes nothing else, nothing where it fails, and takes as its last
     argument whether its stores bypass the caches.
+    `alone`: where the sums of a product begin (its last number is 1), nothing that `dst` held counts.
+    `packs`: so many of its first sources it may keep in a form of its own; for each it takes, as a last argument, where, or NULL.
     """
 
     function: str
@@ -239,6 +241,8 @@ class Routine(NamedTuple):
     rects: tuple[tuple[Expr, Expr], ...] = ()
     written: tuple[Expr, Expr] | None = None
     leaves: bool = False
+    packs: int = 0
+    alone: bool = False
 
 
 class ScalarDef(NamedTuple):

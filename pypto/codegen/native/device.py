@@ -13,10 +13,12 @@ from collections.abc import Sequence
 
 from pypto.codegen.native import flow, from_buffer, from_tile
 from pypto.codegen.native.access import Region
+from pypto.codegen.native.deep_products import deepen
 from pypto.codegen.native.emit import Emitter, Names, Sites, Touch, c_name
 from pypto.codegen.native.emit_group import element_type
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.independence import loop_to_share, why_blocks_meet, why_trips_meet
+from pypto.codegen.native.kept import KEPT, Kept
 from pypto.codegen.native.pipes import HEADER
 from pypto.codegen.native.scalars import C_TYPES
 from pypto.codegen.native.streaming import Streams
@@ -32,7 +34,7 @@ from pypto.ir.types import ScalarType
 from pypto.ir.verify.pipe_ends import PipeUse
 from pypto.named import NamedTuple
 
-__all__ = ["DeviceCode", "block_of", "build_access", "emit_device", "stage_of", "symbols_of"]
+__all__ = ["DeviceCode", "block_of", "build_access", "emit_device", "kept_of", "stage_of", "symbols_of"]
 
 
 class DeviceCode(NamedTuple):
@@ -58,6 +60,7 @@ class DeviceCode(NamedTuple):
     pipes: PipeUse | None
     proved: bool
     region: Region
+    kept: tuple[int, ...]  # tensors of which products keep what they packed while a launch lasts: the last of `fields` says where
 
     @property
     def waits(self) -> bool:
@@ -86,7 +89,21 @@ def build_access(function: Function, addressed: bool) -> Base:
 
 def block_of(b: Base, optimize: bool) -> flow.Block:
     """What a device function does: runs with their facts, or every operation by itself."""
-    return flow.optimize(b.body, b.tensors.values()) if optimize else flow.plain(b.body)
+    if not optimize:
+        return flow.plain(b.body)
+    block = flow.optimize(b.body, b.tensors.values())
+    deep = deepen(block)
+    return block if deep is None else flow.again(deep)
+
+
+def kept_of(b: Base, block: flow.Block, optimize: bool) -> Kept | None:
+    """What products of a device function keep packed; None where nothing is: others that it waits for may write anything."""
+    return Kept(b.body, block, b.block) if optimize and b.pipes is None and not _meets(b.function) else None
+
+
+def _meets(function: Function) -> bool:
+    """Whether the blocks of a launch wait for each other."""
+    return any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
 
 
 def stage_of(function: Function) -> str:
@@ -107,18 +124,19 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         parameters.append(f"const int64_t {names.of[v]}")
     if b.pipes is not None:
         parameters.append("unsigned char *const pp_side")
-    meets = any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
+    meets = _meets(function)
     waits = meets or b.pipes is not None
     shared = loop_to_share(block) if optimize and not waits else None
     if meets:
         functions.headers.setdefault("pypto_meet.h")
         parameters.append("pp_party *const pp_party_")
-    fields = _fields(function, names, symbols)
+    kept = kept_of(b, block, optimize)
+    fields = _fields(function, names, symbols, kept)
     parameters += [f"{t}const {n}" for t, n in fields]
     if shared is not None:
         parameters += ["const int64_t pp_share", "const int64_t pp_shares"]
     e = Emitter(w, names, sites, offsets, total, functions)
-    e.shared = shared
+    e.shared, e.kept = shared, kept
     if optimize and not waits:
         e.streams = Streams(block, (*function.params, *symbols), b.block, b.blocks)
     w.line(f"/* {function.name}: {stage_of(function)} stage */")
@@ -128,13 +146,11 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     apart = "they wait for each other" if waits else apart
     if shared is not None or waits or apart is None:
         _launch(w, c_name(function.name), fields)
-    if meets:
-        _one_block(w, c_name(function.name), fields)
-    elif waits:
-        _beside(w, c_name(function.name), fields)
+    if waits:
+        (_one_block if meets else _beside)(w, c_name(function.name), fields)
     index = {p: i for i, p in enumerate(function.params)}
     touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
-    trips = "it has no parallel loop around all that it does"
+    alone = "it has no parallel loop around all that it does"
     return DeviceCode(
         function,
         w.text(),
@@ -146,11 +162,12 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         meets,
         tuple(fields),
         shared is not None,
-        trips if shared is None else why_trips_meet(shared, e.touches, e.values),
+        alone if shared is None else why_trips_meet(shared, e.touches, e.values),
         apart,
         b.pipes,
         optimize,
         b.body,
+        () if kept is None else tuple(index[r.var] for r in kept.roots if r.var is not None),
     )
 
 
@@ -185,7 +202,7 @@ def _lane(b: Base, names: Names, w: Writer, functions: LaneFunctions) -> None:
         w.line("(void)pp_lane;")
 
 
-def _fields(function: Function, names: Names, symbols: Sequence[Var]) -> list[tuple[str, str]]:
+def _fields(function: Function, names: Names, symbols: Sequence[Var], kept: Kept | None) -> list[tuple[str, str]]:
     """C types and names of what a launch passes."""
     fields: list[tuple[str, str]] = []
     for p in function.params:
@@ -196,7 +213,8 @@ def _fields(function: Function, names: Names, symbols: Sequence[Var]) -> list[tu
             fields.append((f"{C_TYPES[p.type.dtype]} ", name))
         else:
             raise InternalError(f"{function.name}: parameter '{p.name_hint}' has no native form")
-    return fields + [("int64_t ", names.bind(s)) for s in symbols]
+    fields += [("int64_t ", names.bind(s)) for s in symbols]
+    return [*fields, KEPT] if kept is not None and kept.roots else fields
 
 
 def _launch(w: Writer, name: str, fields: Sequence[tuple[str, str]]) -> None:

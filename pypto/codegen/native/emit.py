@@ -30,6 +30,8 @@ from pypto.codegen.native.emit_group import GroupEmitter, element_type, emit_mas
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.functions import LaneFunctions
 from pypto.codegen.native.groups import Group, form_groups
+from pypto.codegen.native.kept import HEADER as HEADER_OF_KEPT
+from pypto.codegen.native.kept import NOWHERE, Kept
 from pypto.codegen.native.local_arrays import write_array
 from pypto.codegen.native.scalars import expr_text, int_text, scalar_type, stored_text
 from pypto.codegen.native.streaming import HEADER, Streams
@@ -130,6 +132,7 @@ class Emitter:
         self.loops: list[object] = []
         self.shared: ForItem | None = None  # the loop of which a call does one share
         self.streams: Streams | None = None  # None: every store is an ordinary one
+        self.kept: Kept | None = None  # None: products keep nothing
 
     def expr(self, e: Expr) -> str:
         return expr_text(e, self.names.of)
@@ -402,7 +405,11 @@ class Emitter:
     def routine(self, op: Routine) -> None:
         """A call of a function of the headers."""
         past = self.past(op.dst, *op.written) if op.leaves and op.written is not None else None
-        self.c_call(op, [], (op.dst, *op.sources), [past or "false"] if op.leaves else [])
+        last = [past or "false"] if op.leaves else []
+        places = [self.kept.place(op, i) if self.kept is not None else NOWHERE for i in range(op.packs)]
+        if any(place != NOWHERE for place in places):
+            self.functions.headers.setdefault(HEADER_OF_KEPT)
+        self.c_call(op, [], (op.dst, *op.sources), last + places)
 
     def c_call(self, op: Routine | Exchange, first: list[str], views: Sequence[View], last: Sequence[str] = ()) -> None:
         self.functions.headers.setdefault(op.header)

@@ -41,7 +41,7 @@ from pypto.ir import arith
 from pypto.ir.opdef import FULL, MASK, SCALAR
 from pypto.named import NamedTuple
 
-__all__ = ["Block", "Nested", "Part", "Run", "live_in", "optimize", "plain", "writes"]
+__all__ = ["Block", "Nested", "Part", "Run", "again", "live_in", "optimize", "plain", "writes", "written_roots"]
 
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
 
@@ -90,6 +90,17 @@ def _forwarded(writers: Writers, k: int, op: LaneOp, i: int) -> Operand:
 
 
 def _source(writers: Writers, k: int, r: Read) -> Operand | None:
+    """The operand that the first of the copies behind a read reads, if reading it at `k` gives the same."""
+    found = None
+    while (before := _copied(writers, k, r)) is not None:
+        found = before
+        if before.view is None:
+            break
+        r = r._replace(view=before.view)
+    return found
+
+
+def _copied(writers: Writers, k: int, r: Read) -> Operand | None:
     """The operand that the copy behind a read reads, if reading it at `k` gives the same."""
     use, across = writers.use(k, r), False
     at = writers.ops[k]
@@ -332,6 +343,25 @@ def optimize(region: Region, roots: Iterable[Root]) -> Block:
     block = _block(region, frozenset(r for r in roots if r not in written))
     _live_in(block, _NOTHING)
     return block
+
+
+def again(block: Block) -> Block:
+    """A block whose operations have changed, its copies forwarded and its facts found anew."""
+    made = _forwarded_anew(block)
+    _live_in(made, _NOTHING)
+    return made
+
+
+def _forwarded_anew(block: Block) -> Block:
+    parts: list[Part] = []
+    for p in block.parts:
+        if isinstance(p, Run):
+            parts.append(p._replace(ops=tuple(forward(p.ops))))
+        elif isinstance(p, Nested):
+            parts.append(Nested(p.item, tuple(_forwarded_anew(b) for b in p.blocks)))
+        else:
+            parts.append(p)
+    return Block(parts)
 
 
 def plain(region: Region) -> Block:

@@ -180,7 +180,7 @@ class BufferBuilder(Base):
         assert isinstance(c.type, BufferType)
         whole = all(arith.same(x, y) for x, y in zip((m, n), _whole(c.type), strict=True))
         keeps = not (arith.is_const(fresh, 1) and whole)
-        self.items.append(matmul(dst, self.view(a), self.view(b), (m, k, n), fresh, keeps, span, name))
+        self.items.append(matmul(dst, self.view(a), self.view(b), (m, k, n), fresh, keeps, span, name, alone=whole))
 
     def branch(self, s: IfStmt) -> None:
         """A branch between the two forms of one product is a product whose sums start afresh under a condition."""

@@ -116,7 +116,7 @@ class Launches(TensorValues):
             self.groups.start(code, self.position, arguments, span)
             return
         sharing = sharing_of(code, self.blocks_shared)
-        with self.block_loop() if self.blocks_shared and not sharing else self.w.block(""):
+        with self.keeping(code, call, arguments), self.block_loop() if self.blocks_shared and not sharing else self.w.block(""):
             if code.meets:
                 self.w.all(self.blocks_together(code, arguments, span))
             elif sharing:
@@ -125,6 +125,21 @@ class Launches(TensorValues):
                 given = ["call", "mem", *self.position, *arguments, *(("0", "1") if code.shares else ())]
                 self.w.line(f"const int64_t failed = kernel_{c_name(code.function.name)}({', '.join(given)});")
             self.or_fail()
+
+    @contextmanager
+    def keeping(self, code: DeviceCode, call: Call, arguments: list[str]) -> Iterator[None]:
+        """Memory for what the products of a kernel keep, around the launch that is written inside; one argument more."""
+        if not code.kept:
+            yield
+            return
+        mark, packs = self.names.fresh("mark_"), self.names.fresh("packs_")
+        shapes = [self.tensor(call.args[k]).type.shape for k in code.kept]
+        elements = " + ".join(" * ".join(["1.0", *map(self.expr, shape)]) for shape in shapes)
+        self.w.line(f"const int64_t {mark} = call->arena->mark(call->arena);")
+        self.w.line(f"pp_packs {packs} = pp_packs_begin(call, {elements});")
+        arguments.append(f"&{packs}")
+        yield
+        self.w.line(f"call->arena->release(call->arena, {mark});")
 
     def or_fail(self) -> None:
         self.w.line("if (failed) {")

@@ -340,8 +340,9 @@ class EntryWriter(Launches):
             for x in found.scalars:
                 self.assign(x)
             arguments = self.arguments(found.code, found.call, found.span)
-            self.w.all(self.shared.trips(found.code, found.steps, trips, arguments))
-            self.or_fail()
+            with self.keeping(found.code, found.call, arguments):
+                self.w.all(self.shared.trips(found.code, found.steps, trips, arguments))
+                self.or_fail()
         self.depth -= 1
         for a in s.iter_args:
             del self.names.of[a]

@@ -16,7 +16,7 @@ from pypto.ir.shaped import TileType, is_less
 from pypto.ir.verify.sums import Undefined, all_of, product_extents
 from pypto.span import Span
 
-__all__ = ["LINKED", "depth_check", "matmul", "product", "product_of", "sum_checks"]
+__all__ = ["LINKED", "depth_check", "matmul", "of_extents", "product", "product_of", "sum_checks"]
 
 _HEADER = "pypto_matmul.h"
 LINKED = MappingProxyType({_HEADER: "matmul"})  # headers that only declare, and the runtime's routines behind them
@@ -43,7 +43,7 @@ def product(op: OpDef, form: Matmul, dst: View, operands: list[View], call: Call
         made.append(LaneOp(start, (Operand(COL, bias[0], None, t),), dst, rows, cols, False, "bias", span))
         fresh = ZERO
     keeps = form.acc is not None or bool(bias)
-    return [*made, matmul(dst, a, b, (rows, depth, cols), fresh, keeps, span, op.concept)]
+    return [*made, matmul(dst, a, b, (rows, depth, cols), fresh, keeps, span, op.concept, alone=True)]
 
 
 def matmul(
@@ -55,16 +55,24 @@ def matmul(
     keeps: bool,
     span: Span,
     name: str,
+    *,
+    alone: bool,
 ) -> Routine:
     """The routine that adds a product to `dst`.
 
     `extents`: M, K, N.  `fresh`: 1 where the sums start at 0.  `keeps`: elements of `dst` beside the product, or what it is
-    added to, count.
+    added to, count.  `alone`: those beside it do not.
     """
-    numbers = (*extents, fresh)
+    function = f"pp_matmul_{_SUFFIX[a.dtype]}"
+    return of_extents(
+        Routine(function, _HEADER, dst, (a, b), (*extents, fresh), keeps, None, name, span, packs=2, alone=alone), extents
+    )
+
+
+def of_extents(op: Routine, extents: tuple[Expr, Expr, Expr]) -> Routine:
+    """The same product over other extents."""
     rows, depth, cols = extents
-    rects = ((rows, depth), (depth, cols))
-    return Routine(f"pp_matmul_{_SUFFIX[a.dtype]}", _HEADER, dst, (a, b), numbers, keeps, None, name, span, rects, (rows, cols))
+    return op._replace(numbers=(*extents, op.numbers[3]), rects=((rows, depth), (depth, cols)), written=(rows, cols))
 
 
 def product_of(op: Routine) -> tuple[Expr, Expr, Expr] | None:

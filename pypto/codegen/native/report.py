@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pypto.codegen.native import flow
 from pypto.codegen.native.access import (
     ONE,
+    Check,
     Compute,
     Copies,
     ForItem,
@@ -21,12 +22,14 @@ from pypto.codegen.native.access import (
     ReduceOp,
     Region,
     Routine,
+    ScalarDef,
     WhileItem,
     same_mapping,
 )
-from pypto.codegen.native.device import block_of, build_access, stage_of
+from pypto.codegen.native.device import block_of, build_access, kept_of, stage_of
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.groups import Group, GroupAccess, form_groups, why_apart
+from pypto.codegen.native.kept import NOWHERE, Kept
 from pypto.codegen.native.products import product_of
 from pypto.codegen.native.unit import NativeUnit
 from pypto.ir import arith
@@ -60,6 +63,7 @@ class Loop(NamedTuple):
 
     `around`: how often it runs, as the loops around it say; None where the run decides.
     `apart`: why the operation behind it is in another loop; None where there is none.
+    `packed`: the tensors of which it packs each part once, for all loops around it.
     """
 
     depth: int
@@ -70,6 +74,7 @@ class Loop(NamedTuple):
     operations: Expr | None
     around: Expr | None
     apart: str | None
+    packed: tuple[str, ...] = ()
 
 
 class KernelReport(NamedTuple):
@@ -130,8 +135,9 @@ def _entry_lines(unit: NativeUnit) -> Iterator[str]:
 
 def _kernel(f: Function, stays: str, addressed: bool, optimize: bool, sharing: tuple[str | None, str | None]) -> KernelReport:
     b = build_access(f, addressed)
-    walk = _Walk(optimize)
-    walk.block(block_of(b, optimize), 0, ONE)
+    block = block_of(b, optimize)
+    walk = _Walk(optimize, kept_of(b, block, optimize))
+    walk.block(block, 0, ONE)
     before = Counter(op.name for op in _computed(b.body))
     before.subtract(walk.names)
     gone = tuple((name, n) for name, n in before.items() if n > 0)
@@ -156,8 +162,8 @@ def _regions(item: Item) -> tuple[Region, ...]:
 class _Walk:
     """Follows the blocks as the generator writes them."""
 
-    def __init__(self, fuse: bool) -> None:
-        self.fuse = fuse
+    def __init__(self, fuse: bool, kept: Kept | None) -> None:
+        self.fuse, self.kept = fuse, kept
         self.names: Counter[str] = Counter()
         self.heads: list[tuple[int, str, int]] = []
         self.loops: list[Loop] = []
@@ -172,6 +178,8 @@ class _Walk:
 
     def nested(self, n: Nested, depth: int, around: Expr | None) -> None:
         item = n.item
+        if not any(_computes(b) for b in n.blocks):  # it only checks what other loops rely on
+            return
         if isinstance(item, ForItem):
             bounds = ", ".join(_shown(e) for e in (item.start, item.stop, item.step))
             self.head(depth, f"{_PARALLEL if item.parallel else ''}for {user_name(item.var)} in range({bounds})")
@@ -194,7 +202,24 @@ class _Walk:
         moves = tuple(_moved(a, run) for a in _once(g.accesses(run)))
         found = _whole([_operations(op) for op in ops])
         apart = why_apart(run, g) if self.fuse else None
-        self.loops.append(Loop(depth, phases, (min(lines), max(lines)), g.rows, moves, found, around, apart))
+        packed = tuple(name for op in ops if isinstance(op, Routine) for name in self.packed(op))
+        self.loops.append(Loop(depth, phases, (min(lines), max(lines)), g.rows, moves, found, around, apart, packed))
+
+    def packed(self, op: Routine) -> Iterator[str]:
+        """Tensors of which an operation keeps what it packed."""
+        for i, v in enumerate(op.sources[: op.packs]):
+            if self.kept is not None and self.kept.place(op, i) != NOWHERE and v.root.var is not None:
+                yield user_name(v.root.var)
+
+
+def _computes(block: Block) -> bool:
+    """Whether a block does anything but check and compute scalars."""
+    for p in block.parts:
+        if (isinstance(p, Run) and p.ops) or (isinstance(p, Nested) and any(_computes(b) for b in p.blocks)):
+            return True
+        if not isinstance(p, (Run, Nested, ScalarDef, Check)):
+            return True
+    return False
 
 
 def _trips(item: ForItem) -> Expr | None:
@@ -325,5 +350,7 @@ def _loop_lines(loop: Loop) -> Iterator[str]:
             yield f"  {'writes' if write else 'reads'} {', '.join(texts)} bytes{' on chip' if on_chip else ''}"
     if loop.operations is None or not arith.is_const(loop.operations, 0):
         yield f"  computes {_shown(loop.operations)} operations"
+    if loop.packed:
+        yield f"  packs {', '.join(loop.packed)} once for the loops around it"
     if loop.apart is not None:
         yield f"  ends here: {loop.apart}"

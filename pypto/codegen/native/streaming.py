@@ -15,7 +15,7 @@ from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.uses import reads
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
-from pypto.ir.rewrite import free_vars, sources, substitute
+from pypto.ir.rewrite import free_vars, opened, sources
 from pypto.ir.shaped import TensorType, const_dim
 from pypto.named import NamedTuple
 
@@ -89,8 +89,8 @@ class Streams:
 
     def _written(self, s: Store, size: str, text: Callable[[Expr], str], values: Mapping[Var, Expr]) -> str | None:
         """Bytes that a launch writes by a store; None where they are not known at the beginning."""
-        extents = [_opened(e, values) for e in (s.rows, s.cols)]
-        loops = [tuple(_opened(e, values) for e in (i.start, i.stop, i.step)) for i in s.loops]
+        extents = [opened(e, values) for e in (s.rows, s.cols)]
+        loops = [tuple(opened(e, values) for e in (i.start, i.stop, i.step)) for i in s.loops]
         if any(v not in self.known for e in (*extents, *(e for loop in loops for e in loop)) for v in free_vars(e)):
             return None
         if any(not isinstance(step, ConstInt) or step.value == 0 for _, _, step in loops):
@@ -98,13 +98,6 @@ class Streams:
         trips = [f"pp_trips({', '.join(map(text, loop))})" for loop in loops]
         blocks = [text(self.blocks)] if s.blocks else []
         return " * ".join([f"(double){size}", *map(text, extents), *blocks, *trips])
-
-
-def _opened(e: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """The expression, computed scalars replaced by what they are computed from."""
-    while inner := {v: values[v] for v in free_vars(e) if v in values}:
-        e = substitute(e, inner)
-    return e
 
 
 def _may_be_large(tensor: Var) -> bool:

@@ -37,10 +37,19 @@
 
 #define PP_UNROLL_BLOCK _Pragma("GCC unroll 16")
 
-/* Past the caches, all columns of a block's rows come one after the other; else all rows, as they lie in src. */
+/* `pp_turn_block_...`: a block, in place.  `pp_turn_...`: a rectangle; past the caches, all columns of a block's rows come one after
+ * the other, else all rows, as they lie in src. */
 #define PP_TURN(bits, n) \
+    enum { PP_TURNED_##bits = n }; \
     typedef uint##bits##_t pp_turned_##bits __attribute__((vector_size(n * bits / 8))); \
     typedef uint##bits##_t pp_unaligned_##bits __attribute__((vector_size(n * bits / 8), aligned(bits / 8), may_alias)); \
+    PP_INLINE void pp_turn_block_##bits(pp_turned_##bits *v) \
+    { \
+        PP_UNROLL_BLOCK PP_TURN_BIT(8, n, pp_turned_##bits) \
+        PP_UNROLL_BLOCK PP_TURN_BIT(4, n, pp_turned_##bits) \
+        PP_UNROLL_BLOCK PP_TURN_BIT(2, n, pp_turned_##bits) \
+        PP_UNROLL_BLOCK PP_TURN_BIT(1, n, pp_turned_##bits) \
+    } \
     static __attribute__((noinline, unused)) void pp_turn_##bits( \
         void *out, int64_t dr, const void *in, int64_t sr, int64_t rows, int64_t cols, bool past) \
     { \
@@ -56,10 +65,7 @@
                 for (int i = 0; i < n; ++i) { \
                     v[i] = *(const pp_unaligned_##bits *)(src + (c + i) * sr + r); \
                 } \
-                PP_UNROLL_BLOCK PP_TURN_BIT(8, n, pp_turned_##bits) \
-                PP_UNROLL_BLOCK PP_TURN_BIT(4, n, pp_turned_##bits) \
-                PP_UNROLL_BLOCK PP_TURN_BIT(2, n, pp_turned_##bits) \
-                PP_UNROLL_BLOCK PP_TURN_BIT(1, n, pp_turned_##bits) \
+                pp_turn_block_##bits(v); \
                 if (lines) { \
                     PP_UNROLL_BLOCK \
                     for (int i = 0; i < n; ++i) { \

@@ -31,8 +31,24 @@ EXTENTS = [1, 2, 3, 5, 8, 13, 15, 16, 17, 28, 31, 32, 33, 64, 100, 150]
 
 
 def _source() -> str:
-    """For each type `fast_...`, the routine, and `plain_...`, a loop."""
-    text = '#include "pypto_kernel.h"\n#include "pypto_matmul.h"\nint64_t pypto_entry(pypto_call *call) { return call == 0; }\n'
+    """For each type `fast_...`, the routine, and `plain_...`, a loop; after `keep(n)`, operands are kept in n bytes."""
+    text = """
+#include <stdlib.h>
+#include "pypto_kernel.h"
+#include "pypto_matmul.h"
+#include "pypto_packs.h"
+int64_t pypto_entry(pypto_call *call) { return call == 0; }
+static pp_packs packs, *kept;
+static void *fresh(pypto_arena *arena, int64_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
+__attribute__((visibility("default"))) void keep(int64_t bytes) {
+    pypto_arena arena = {.alloc = fresh};
+    pypto_call call = {.arena = &arena};
+    free(packs.list);
+    packs = pp_packs_begin(&call, bytes ? 1 << 20 : 0);
+    packs.size = bytes < packs.size ? bytes : packs.size;
+    kept = bytes ? &packs : 0;
+}
+"""
     for name, (total, element, convert, _, _) in TYPES.items():
         head = (
             f"({total} *c, int64_t cr, int64_t cc, const {element} *a, int64_t ar, int64_t ac, const {element} *b, int64_t br,"
@@ -41,7 +57,7 @@ def _source() -> str:
         step = "__builtin_fmaf(x, y, s)" if total == "float" else "x * y + s"
         public = '__attribute__((visibility("default"))) void'
         text += f"""
-{public} fast_{name}{head} {{ pp_matmul_{name}(c, cr, cc, a, ar, ac, b, br, bc, m, k, n, fresh); }}
+{public} fast_{name}{head} {{ pp_matmul_{name}(c, cr, cc, a, ar, ac, b, br, bc, m, k, n, fresh, kept, kept); }}
 {public} plain_{name}{head} {{
     for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {{
@@ -109,20 +125,44 @@ def test_bits_of_the_plain_loop(name: str, kind: str, library: ctypes.CDLL) -> N
     total, element = TYPES[name][3:]
     rng = np.random.default_rng(len(kind))
     for trial in range(24):
+        # Nothing is kept; everything; as much as there is room for.
+        library.keep(ctypes.c_int64((0, 1 << 22, 1 << 16)[trial % 3]))
         m, k, n = (int(x) for x in rng.choice(EXTENTS, 3))
         k = k if trial % 6 else int(rng.choice([0, 257, 520, 1030]))
         a, b = _matrix(rng, m, k, element, kind), _matrix(rng, k, n, element, kind)
         start = _matrix(rng, m, n, total, kind)
         numbers = [ctypes.c_int64(v) for v in (m, k, n, trial % 2)]
         found = []
-        for form in ("fast", "plain"):
+        for form in ("fast", "fast", "plain"):  # made, and found
             whole = start.base.copy() if start.base is not None else start.copy()
             c = np.lib.stride_tricks.as_strided(whole, start.shape, start.strides)
             getattr(library, f"{form}_{name}")(*_given(c), *_given(a), *_given(b), *numbers)
             found.append(whole)  # with what lies beside the product
-        x, y = found
-        same = (x.view(np.uint32) == y.view(np.uint32)) | (np.isnan(x) & np.isnan(y))
-        assert same.all(), (m, k, n, a.strides, b.strides, start.strides, trial % 2)
+        *fast, y = found
+        for x in fast:
+            same = (x.view(np.uint32) == y.view(np.uint32)) | (np.isnan(x) & np.isnan(y))
+            assert same.all(), (m, k, n, a.strides, b.strides, start.strides, trial % 2)
+    library.keep(ctypes.c_int64(0))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_parts_that_begin_at_the_same_element(name: str, library: ctypes.CDLL) -> None:
+    """What is kept of one part is not taken for another one: of other extents, turned, or of the other side."""
+    total, element = TYPES[name][3:]
+    rng = np.random.default_rng(3)
+    x = _numbers(rng, (70, 70), element, "plain")
+    library.keep(ctypes.c_int64(1 << 22))
+    for m, k, n in [(64, 64, 64), (64, 64, 33), (64, 31, 64), (32, 64, 64), (70, 70, 70), (64, 31, 64)]:
+        for a in (x, x.T, x[:, ::2])[: 3 if k < 35 else 2]:
+            for b in (x, x.T):
+                found = []
+                for form in ("fast", "plain"):
+                    c = np.zeros((m, n), total)
+                    numbers = [ctypes.c_int64(v) for v in (m, k, n, 1)]
+                    getattr(library, f"{form}_{name}")(*_given(c), *_given(a), *_given(b), *numbers)
+                    found.append(c.view(np.uint32))
+                assert (found[0] == found[1]).all(), (m, k, n)
+    library.keep(ctypes.c_int64(0))
 
 
 def test_a_sum_that_nearly_vanishes(library: ctypes.CDLL) -> None:
