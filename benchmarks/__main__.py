@@ -24,11 +24,21 @@ def main() -> None:
         raise SystemExit("the number of threads is said before numpy is imported: run `python -m benchmarks`")
     for name in COUNTS:
         os.environ[name] = str(args.threads)
+    confine(args.threads)  # threads that tools start nevertheless share what they were given
     if args.threads == 1:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         os.environ["PYPTO_CACHE_DIR"] = os.path.join(folder, "cache")
         _run(args, Path(folder))
+
+
+PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def confine(processors: int | None) -> None:
+    """Let this thread, and what it starts from now on, run on so many processors; None: on all that there were."""
+    if PROCESSORS:  # the last ones: the first one has the most interrupts
+        os.sched_setaffinity(0, PROCESSORS if processors is None else PROCESSORS[-processors:])
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,6 +71,7 @@ def _run(args: argparse.Namespace, folder: Path) -> None:
     results: list[Result] = []
     for section in sections:
         module: Any = in_process if section in in_process.SECTIONS else in_children
+        confine(args.threads if module is in_process else None)
         found = []
         for r in module.rows(section, setting):
             if sys.stderr.isatty():
