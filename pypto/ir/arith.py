@@ -21,6 +21,7 @@ __all__ = [
     "const",
     "distance",
     "floordiv",
+    "index_add",
     "is_const",
     "linear",
     "maximum",
@@ -81,6 +82,13 @@ def add(a: Expr, b: Expr) -> Expr:
         return a
     folded = _fold("+", a, b)
     return scalar.add(a, b, a.span) if folded is None else folded
+
+
+def index_add(a: Expr, b: Expr) -> Expr:
+    """The sum of two positions, an index: it does not wrap, however narrow the integers are."""
+    if _index(a) or _index(b):
+        return add(a, b)
+    return add(scalar.cast(a, DataType.INDEX, a.span), b)
 
 
 def sub(a: Expr, b: Expr) -> Expr:

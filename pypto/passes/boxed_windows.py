@@ -62,7 +62,7 @@ class _Copier(SSARewriter):
             outer, t = self.windows.get(s.value.args[0]), s.var.type
             row, col = (self.expr(o) for o in s.value.args[2].elements)  # type: ignore[attr-defined]
             if outer is not None:
-                row, col = arith.add(outer.row, row), arith.add(outer.col, col)
+                row, col = arith.index_add(outer.row, row), arith.index_add(outer.col, col)
             source = outer.base if outer is not None else self.expr(s.value.args[0])
             assert isinstance(source, Var)
             assert isinstance(t, TileType)
@@ -90,7 +90,7 @@ class _Copier(SSARewriter):
             return self._copy(first, c.kwargs["target_memory"])
         if first is not None and c.op.name == "tile.extract":
             args = [self.visit(a) for a in c.args[1:]]
-            return self.recall(c, (first.base, arith.add(first.row, args[0]), arith.add(first.col, args[1]), args[2]))
+            return self.recall(c, (first.base, arith.index_add(first.row, args[0]), arith.index_add(first.col, args[1]), args[2]))
         form = op.semantics
         args = []
         for i, a in enumerate(c.args):

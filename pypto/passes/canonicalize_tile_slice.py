@@ -59,7 +59,9 @@ def _window(c: Call, known: dict[Var, Window]) -> Window | None:
         return None
     row, col = c.args[2].elements
     outer = known.get(source)
-    return Window(source, row, col) if outer is None else Window(outer.base, arith.add(outer.row, row), arith.add(outer.col, col))
+    if outer is None:
+        return Window(source, row, col)
+    return Window(outer.base, arith.index_add(outer.row, row), arith.index_add(outer.col, col))
 
 
 def _must_copy(f: Function) -> frozenset[Var]:
@@ -161,7 +163,7 @@ class _Canonicalizer(SSARewriter):
         w = self.windows.get(made.args[0])
         if w is None:
             return made
-        row, col = arith.add(w.row, made.args[1]), arith.add(w.col, made.args[2])
+        row, col = arith.index_add(w.row, made.args[1]), arith.index_add(w.col, made.args[2])
         return self.recall(made, (w.base, row, col, made.args[3]))
 
 

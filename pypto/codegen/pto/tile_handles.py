@@ -8,7 +8,7 @@ Invariant: a handle that is named is valid as far as the tile it is named for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from pypto.codegen.pto.text import Value
 from pypto.codegen.pto.types import descriptor, matrix_valid, tile_buf
 from pypto.enums import PadValue
 from pypto.errors import InternalError, NotSupportedError
-from pypto.ir import ops
+from pypto.ir import arith, ops
 from pypto.ir.expr import Call, ConstInt, Expr, Var, const_index
 from pypto.ir.layout import box_of
 from pypto.ir.opdef import COL, Lanewise
@@ -24,6 +24,7 @@ from pypto.ir.program import Function
 from pypto.ir.rewrite import defined_vars, walk
 from pypto.ir.shaped import BufferType, TileType, const_dim, same_dims
 from pypto.ir.verify.ssa import user_name
+from pypto.named import NamedTuple
 from pypto.span import Span
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ Pair = tuple[Expr, Expr]
 _PLANNER = "choose another planner"
 
 
+class _Window(NamedTuple):
+    """A window that is still to be cut: from which tile or handle, where, and what of it is valid."""
+
+    source: Expr | Value
+    at: Pair
+    descriptor: BufferType
+    valid: Pair
+    name: str
+
+
 class Handles:
     """The handles of one function."""
 
@@ -44,7 +55,7 @@ class Handles:
         self.windows: set[str] = set()  # handles that are cut from others
         self.elsewhere: set[Expr] = set()  # tiles that lie in the slot of a pipe, not where their memrefs say
         # Windows that may be empty are cut where they are used, which is where they are known not to be.
-        self.cut_late: dict[Var, Callable[[Span], Value]] = {}
+        self.cut_late: dict[Var, _Window] = {}
         self.roots: dict[Var, Value] = {}  # by allocation, where there are no addresses
         self.varying: set[str] = set()  # roots whose extents change from tile to tile
         self.said: dict[str, Pair | None] = {}  # how far a root is valid here; None where that is not known
@@ -66,7 +77,7 @@ class Handles:
     def _known(self, e: Expr, span: Span) -> Value:
         """The handle of a tile, whatever is said of its extents."""
         if isinstance(e, Var) and e in self.cut_late:
-            return self.cut_late[e](span)
+            return self._open(self.cut_late[e], span)
         known = self.of.get(e) if isinstance(e, Var) else None
         if known is None:
             raise InternalError(f"{self.f.name}: {e!r} is no tile of the text")
@@ -75,12 +86,12 @@ class Handles:
     def alias(self, v: Var, value: Expr) -> None:
         """Another name of a tile."""
         assert isinstance(value, Var)
+        if value in self.elsewhere:
+            self.elsewhere.add(v)
         if value in self.cut_late:
             self.cut_late[v] = self.cut_late[value]
             return
         self.of[v] = self.of[value]
-        if value in self.elsewhere:
-            self.elsewhere.add(v)
         if value in self.wanted:
             self.wanted[v] = self.wanted[value]
 
@@ -188,7 +199,7 @@ class Handles:
             self.of[v] = slot
         else:
             (d, valid), start = less, (const_index(0), const_index(0))
-            self.cut_late[v] = lambda place: self.window(slot, start, d, valid, v.name_hint, place)
+            self.cut_late[v] = _Window(slot, start, d, valid, v.name_hint)
 
     # -- views --
 
@@ -216,21 +227,26 @@ class Handles:
             raise NotSupportedError(f"'{name}' is a window of a tile with a fill", span, "slice the result of pl.fillpad")
 
     def cut(self, v: Var, source: Expr, at: Pair, span: Span) -> None:
-        """A tile that is a window of another."""
+        """A tile that is a window of another; a window of one that is cut late is cut from what that one is cut from."""
         t = v.type
         assert isinstance(t, TileType)
         d, valid = descriptor(t), matrix_valid(t)
 
         if source in self.elsewhere:
             self.elsewhere.add(v)
-
-        def made(place: Span) -> Value:
-            return self.window(self.tile(source, place), at, d, valid, v.name_hint, place)
-
-        if -1 in d.valid_shape or source in self.cut_late:
-            self.cut_late[v] = made
+        window = _Window(source, at, d, valid, v.name_hint)
+        outer = self.cut_late.get(source) if isinstance(source, Var) else None
+        if outer is not None:  # which may be empty where this window is not
+            (row, col), (down, across) = outer.at, at
+            window = window._replace(source=outer.source, at=(arith.index_add(row, down), arith.index_add(col, across)))
+        if -1 in d.valid_shape:
+            self.cut_late[v] = window
         else:
-            self.of[v] = made(span)
+            self.of[v] = self._open(window, span)
+
+    def _open(self, w: _Window, span: Span) -> Value:
+        source = w.source if isinstance(w.source, Value) else self.tile(w.source, span)
+        return self.window(source, w.at, w.descriptor, w.valid, w.name, span)
 
     def relabel(self, v: Var, source: Expr, same_shape: bool, span: Span) -> None:
         """A tile that is another view of its operand's bytes."""

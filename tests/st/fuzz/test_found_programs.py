@@ -126,3 +126,31 @@ def test_a_number_that_becomes_an_integer_and_a_float_again(x, dtype):
     """The C compiler made one truncation of both, and an integer 0 came back as -0."""
     *_, o = everywhere(there_and_back, np.full((4, 2), x, dtype), 1, np.ones(3, np.float32))
     assert o.tobytes() == np.full(3, int(x), np.float32).tobytes()
+
+
+@pl.jit
+def window_at_bytes(a: pl.Tensor, d: pl.UINT8, e: pl.UINT8, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = pl.slice(pl.load(a, [0, 0], [512, 32]), [256, 32], [d, 0])
+        pl.store(pl.slice(w, [16, 16], [e, 1]), [0, 0], o)
+        pl.store(pl.tile.extract(w, e, 1, [16, 16]), [16, 0], o)
+    return o
+
+
+@pl.jit
+def product_at_bytes(a: pl.Tensor, d: pl.UINT8, e: pl.UINT8, b: pl.Tensor, o: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        w = pl.slice(pl.load(a, [0, 0], [512, 32], target_memory=pl.Mem.Mat), [256, 32], [d, 0])
+        right = pl.load(b, [0, 0], [32, 16], target_memory=pl.Mem.Mat)
+        pl.store(pl.matmul(pl.slice(w, [16, 32], [e, 0]), right), [0, 0], o)
+    return o
+
+
+def test_positions_of_windows_in_windows_do_not_wrap():
+    """The positions of a window and of one in it were added up in their own type: rows 208 and 96 as bytes gave row 48."""
+    a = np.arange(512 * 32, dtype=np.float32).reshape(512, 32)
+    *_, o = everywhere(window_at_bytes, a, 208, 96, np.zeros((32, 16), np.float32))
+    np.testing.assert_array_equal(o, np.tile(a[304:320, 1:17], (2, 1)))
+    a = (a % 509).astype(np.float16)
+    *_, o = everywhere(product_at_bytes, a, 208, 96, np.eye(32, 16, dtype=np.float16), np.zeros((16, 16), np.float32))
+    np.testing.assert_array_equal(o, a[304:320, :16].astype(np.float32))

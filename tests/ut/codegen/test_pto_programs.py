@@ -76,6 +76,23 @@ def test_windows() -> None:
     everywhere(params, body, *([normal(32, 64), blank(64, 64), r, n] for r, n in ((0, 32), (16, 3))))
 
 
+def test_windows_of_windows_that_may_be_empty() -> None:
+    """Each is cut from the tile itself, where it is known to hold something: what it is a window of may hold nothing there."""
+    params = f"x: {t(8, 64)}, o: pl.Out[{t(16, 32)}], r: pl.Scalar[pl.INDEX], n: pl.Scalar[pl.INDEX]"
+    body = """
+    whole = pl.set_validshape(pl.load(x, [0, 0], [8, 64]), n, 64)
+    w = pl.slice(whole, [4, 32], [r, 8])
+    inner = pl.slice(w, [2, 16], [1, 8])
+    pl.store(inner, [0, 0], o)
+    pl.store(pl.neg(pl.slice(inner, [1, 8], [r // 4, 8])), [4, 0], o)
+    pl.store(pl.slice(pl.set_validshape(w, 4, 32), [2, 16], [2, 0]), [8, 0], o)
+    """
+    calls = ([normal(8, 64), blank(16, 32), r, n] for r, n in ((2, 8), (4, 8), (4, 5), (4, 0), (0, 2)))
+    for ran in everywhere(params, body, *calls):
+        assert "pto.subview %w[" not in ran.texts["k"]
+        assert "pto.subview %inner[" not in ran.texts["k"]
+
+
 def test_columns_of_run_time_numbers_seen_as_rows() -> None:
     """Where an allocation has no address, a tile in it that is seen another way says how far it is valid."""
     params = f"x: {t(32, 64)}, o: pl.Out[{t(32, 64)}], n: pl.Scalar[pl.INDEX]"
