@@ -60,6 +60,7 @@ class DeviceCode(NamedTuple):
     pipes: PipeUse | None
     proved: bool
     region: Region
+    turns: bool  # whether it is told how often the loops around it call it: behind its own arguments
     kept: tuple[int, ...]  # tensors of which products keep what they packed while a launch lasts: the last of `fields` says where
 
     @property
@@ -131,14 +132,14 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         functions.headers.setdefault("pypto_meet.h")
         parameters.append("pp_party *const pp_party_")
     kept = kept_of(b, block, optimize)
-    fields = _fields(function, names, symbols, kept)
+    streams = Streams(block, function.params, symbols, b.block, b.blocks) if optimize and not waits else None
+    fields = _fields(function, names, symbols)
+    fields += _turns(names, streams) + ([KEPT] if kept is not None and kept.roots else [])
     parameters += [f"{t}const {n}" for t, n in fields]
     if shared is not None:
         parameters += ["const int64_t pp_share", "const int64_t pp_shares"]
     e = Emitter(w, names, sites, offsets, total, functions)
-    e.shared, e.kept = shared, kept
-    if optimize and not waits:
-        e.streams = Streams(block, (*function.params, *symbols), b.block, b.blocks)
+    e.shared, e.kept, e.streams = shared, kept, streams
     w.line(f"/* {function.name}: {stage_of(function)} stage */")
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
         _body(e, b, block)
@@ -167,6 +168,7 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         b.pipes,
         optimize,
         b.body,
+        streams is not None and streams.calls is not None,
         () if kept is None else tuple(index[r.var] for r in kept.roots if r.var is not None),
     )
 
@@ -202,7 +204,7 @@ def _lane(b: Base, names: Names, w: Writer, functions: LaneFunctions) -> None:
         w.line("(void)pp_lane;")
 
 
-def _fields(function: Function, names: Names, symbols: Sequence[Var], kept: Kept | None) -> list[tuple[str, str]]:
+def _fields(function: Function, names: Names, symbols: Sequence[Var]) -> list[tuple[str, str]]:
     """C types and names of what a launch passes."""
     fields: list[tuple[str, str]] = []
     for p in function.params:
@@ -213,8 +215,15 @@ def _fields(function: Function, names: Names, symbols: Sequence[Var], kept: Kept
             fields.append((f"{C_TYPES[p.type.dtype]} ", name))
         else:
             raise InternalError(f"{function.name}: parameter '{p.name_hint}' has no native form")
-    fields += [("int64_t ", names.bind(s)) for s in symbols]
-    return [*fields, KEPT] if kept is not None and kept.roots else fields
+    return fields + [("int64_t ", names.bind(s)) for s in symbols]
+
+
+def _turns(names: Names, streams: Streams | None) -> list[tuple[str, str]]:
+    """The field that says how often loops call the function, where its stores ask."""
+    if streams is None or streams.calls is None:
+        return []
+    names.of[streams.calls] = "pp_calls"
+    return [("int64_t ", "pp_calls")]
 
 
 def _launch(w: Writer, name: str, fields: Sequence[tuple[str, str]]) -> None:

@@ -57,6 +57,7 @@ class Launches(TensorValues):
         self.open: list[Function] = []  # functions that are being written in place
         self.launches: list[Launch] = []
         self.groups = Groups(self)
+        self.turns: list[str] = []  # how often the loops around this place turn, as far as that is known where they begin
         self.depth = 0
         self.returned: tuple[Expr, ...] = ()
 
@@ -106,6 +107,8 @@ class Launches(TensorValues):
                 arguments.append(self.expr(a))
                 roots.append(None)
         arguments += [self.expr(known[s]) for s in code.symbols]
+        if code.turns:
+            arguments.append(" * ".join(self.turns) or "1")
         self.launches.append(Launch(call.op.name, tuple(roots), self.depth > 0 or code.waits))
         return arguments
 

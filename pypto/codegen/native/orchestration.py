@@ -324,9 +324,11 @@ class EntryWriter(Launches):
         test = up if isinstance(s.step, ConstInt) else f"{by} > 0 ? {at} < {stop} : {at} > {stop}"
         with self.w.block(""):
             self.w.line(f"const {t} {stop} = {self.expr(s.stop)}, {by} = {self.expr(s.step)};")
+            self.turns.append(f"pp_trips({self.expr(s.start)}, {stop}, {by})")
             with self.w.block(f"for ({t} {at} = {self.expr(s.start)}; {test}; {at} += {by})"):
                 self.w.line(f"const {t} {i} = {at};")
                 self.trip(s)
+            self.turns.pop()
 
     def shared_loop(self, s: ForStmt, found: LoopCall) -> None:
         """All trips, by as many threads as there are: the numbers of the first one, and how they move on."""
@@ -339,7 +341,9 @@ class EntryWriter(Launches):
             self.w.line(f"const int64_t {trips} = pp_trips({self.names.of[s.loop_var]}, {stop}, {by});")
             for x in found.scalars:
                 self.assign(x)
+            self.turns.append(trips)
             arguments = self.arguments(found.code, found.call, found.span)
+            self.turns.pop()
             with self.keeping(found.code, found.call, arguments):
                 self.w.all(self.shared.trips(found.code, found.steps, trips, arguments))
                 self.or_fail()

@@ -8,15 +8,17 @@ Invariant: the flag decides about speed alone; every store is right in either fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pypto.codegen.native.access import Exchange, ForItem, Item, Root, ScalarDef, View
 from pypto.codegen.native.flow import Block, Nested, Run
 from pypto.codegen.native.uses import reads
+from pypto.dtypes import DataType
 from pypto.ir import arith
 from pypto.ir.expr import ConstInt, Expr, Var
 from pypto.ir.rewrite import free_vars, opened, sources
 from pypto.ir.shaped import TensorType, const_dim
+from pypto.ir.types import ScalarType
 from pypto.named import NamedTuple
 
 __all__ = ["HEADER", "LINE", "Store", "Streams"]
@@ -27,22 +29,28 @@ LARGE = 1 << 24  # bytes: PP_LARGE of the header, for extents that are known now
 
 
 class Store(NamedTuple):
-    """What a store writes in a trip of the loops around it, and the extents of those loops that are known at the beginning."""
+    """What a store writes in a trip of the loops around it; whether other blocks and calls write other parts."""
 
     rows: Expr
     cols: Expr
     loops: tuple[ForItem, ...]
     blocks: bool
+    calls: bool
 
 
 class Streams:
     """The flags of one function."""
 
-    def __init__(self, block: Block, known: Collection[Var], block_of: Var, blocks: Var) -> None:
-        """`known`: the variables that have their values where the function begins."""
+    def __init__(self, block: Block, params: Sequence[Var], symbols: Sequence[Var], block_of: Var, blocks: Var) -> None:
+        """`params`, `symbols`: what has its value where the function begins; symbols are the same in all calls of a loop.
+
+        `calls`: how often loops around the kernel call it; None where no store depends on a number by which calls may differ.
+        """
         self.read = frozenset(_read(block))
-        self.known = frozenset((*known, block_of, blocks))
         self.block, self.blocks = block_of, blocks
+        self.numbers = frozenset(p for p in params if isinstance(p.type, ScalarType))
+        self.calls = Var("calls", ScalarType.of(DataType.INDEX)) if self._differ(block, {}) else None
+        self.known = frozenset((*params, *symbols, block_of, blocks, *(() if self.calls is None else (self.calls,))))
         self.flags: dict[Root, str] = {}
         self.stores: dict[Root, list[Store]] = {}
 
@@ -56,13 +64,32 @@ class Streams:
         moving = sources(v.offset, values)
         if len(inside) != len(loops) or any(item.var not in moving for item in inside):
             return None  # another trip may write the same elements again
-        blocks = self.block in moving
-        if not inside and not blocks:
+        blocks, calls = self.block in moving, self.calls is not None and bool(moving & self.numbers)
+        if not inside and not blocks and not calls:
             return None
-        self.stores.setdefault(v.root, []).append(Store(rows, cols, tuple(inside), blocks))
+        self.stores.setdefault(v.root, []).append(Store(rows, cols, tuple(inside), blocks, calls))
         if v.root not in self.flags:
             self.flags[v.root] = fresh(f"past_{v.root.name}")
         return self.flags[v.root]
+
+    def _differ(self, block: Block, values: dict[Var, Expr]) -> bool:
+        """Whether a store into a tensor that may be large depends on a number that the kernel is given."""
+        for p in block.parts:
+            if isinstance(p, Nested):
+                if any(self._differ(b, values) for b in p.blocks):
+                    return True
+                continue
+            for item in p.prelude if isinstance(p, Run) else (p,):
+                if isinstance(item, ScalarDef) and item.value is not None:
+                    values[item.var] = item.value
+            for op in p.ops if isinstance(p, Run) else ():
+                if (
+                    op.dst.root.var is not None
+                    and _may_be_large(op.dst.root.var)
+                    and sources(op.dst.offset, values) & self.numbers
+                ):
+                    return True
+        return False
 
     def begin(self, text: Callable[[Expr], str], values: Mapping[Var, Expr]) -> list[str]:
         """The lines that set the flags; `values` are those of scalars that the kernel computes."""
@@ -97,6 +124,8 @@ class Streams:
             return None  # a step of 0 is refused where the loop is, not here
         trips = [f"pp_trips({', '.join(map(text, loop))})" for loop in loops]
         blocks = [text(self.blocks)] if s.blocks else []
+        if s.calls and self.calls is not None:
+            blocks.append(text(self.calls))
         return " * ".join([f"(double){size}", *map(text, extents), *blocks, *trips])
 
 

@@ -182,6 +182,42 @@ def test_blocks_stream() -> None:
 
 
 @pl.jit
+def tile_by_tile(a: Matrix, out: pl.Out[Matrix]):
+    n, m = a.shape
+    for i in pl.parallel(0, n, 2):
+        for j in pl.range(0, m, 512):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[i : i + 2, j : j + 512] = a[i : i + 2, j : j + 512] * 3.0
+    return out
+
+
+@pl.jit
+def the_same_tile(a: Matrix, out: pl.Out[Matrix]):
+    for _ in pl.range(0, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[0:2, 0:512] = a[0:2, 0:512] * 3.0
+    return out
+
+
+@pytest.mark.parametrize("skip", [0, 3])
+def test_tiles_of_an_entrys_loops_stream(skip: int) -> None:
+    """A kernel that stores one tile is told how many of them loops around it make."""
+    a = np.random.default_rng(7).standard_normal((6, 1024), dtype=np.float32)
+    out = placed(np.zeros_like(a), skip)
+    text = tile_by_tile.inspect("c", a, out)
+    assert "pp_is_large((double)4 * 2 * 512 * pp_calls)" in text
+    assert text.count("pp_trips(") >= 2
+    assert streams(tile_by_tile, a, out)
+    want = everywhere(tile_by_tile, a, np.zeros_like(a))
+    assert_same_bits([in_place(tile_by_tile, a, out)[1]], want[1:], "always")
+
+
+def test_a_tile_that_every_call_writes_does_not() -> None:
+    a = np.ones((6, 1024), np.float32)
+    assert not streams(the_same_tile, a, np.zeros_like(a))
+
+
+@pl.jit
 def steps(a: Matrix, out: pl.Out[Matrix], first: pl.INDEX, step: pl.INDEX):
     with pl.at(level=pl.Level.CORE_GROUP):
         for i in pl.range(first, 4, step):
