@@ -15,7 +15,7 @@ enum { PP_PACK_FREE, PP_PACK_BEGUN, PP_PACK_MADE };
 typedef struct {
     const void *at;
     int64_t line, step, lines, depth; /* elements between lines, and between the elements of one */
-    int64_t kind;
+    const void *form; /* which operand of which product: the same bytes may be elements of several types */
 } pp_packed_part;
 
 /* The part's packed form, once `state` says that it is made. */

@@ -52,7 +52,7 @@ PP_INLINE int64_t pp_mm_next(int64_t left)
 
 PP_INLINE int64_t pp_mm_is_part(const pp_packed_part *a, const pp_packed_part *b)
 {
-    return a->at == b->at && a->line == b->line && a->step == b->step && a->lines == b->lines && a->depth == b->depth && a->kind == b->kind;
+    return a->at == b->at && a->line == b->line && a->step == b->step && a->lines == b->lines && a->depth == b->depth && a->form == b->form;
 }
 
 /* Where a part of an operand is kept; NULL: nowhere.  `make`: its place, if it is still to be made. */
@@ -173,9 +173,10 @@ static __attribute__((noinline)) void pp_mm_turn(void *out, int64_t width, const
         int64_t depth) \
     { \
         const int64_t words = (depth + per - 1) / per, room = (kind == PP_MM_LEFT ? lines : PP_MM_COLS) * words; \
+        static const char forms[2] = {PP_MM_LEFT, PP_MM_RIGHT}; \
         pp_pack *make = NULL; \
         if (kept && kept->list) { \
-            const pp_packed_part part = {from, line, step, lines, depth, kind}; \
+            const pp_packed_part part = {from, line, step, lines, depth, forms + kind}; \
             word *const found = (word *)pp_mm_kept(kept, &part, (PP_MM_HEAD + room + PP_MM_TURN) * 4, &make); \
             if (found && !make) \
                 return found; \

@@ -165,6 +165,24 @@ def test_parts_that_begin_at_the_same_element(name: str, library: ctypes.CDLL) -
     library.keep(ctypes.c_int64(0))
 
 
+def test_the_same_bytes_as_elements_of_several_types(library: ctypes.CDLL) -> None:
+    """What is kept of numbers of one type is not taken for those of another type at the same address."""
+    rng = np.random.default_rng(5)
+    places = [rng.integers(0, 256, 4 * 64 * 64, dtype=np.uint8) for _ in range(2)]
+    library.keep(ctypes.c_int64(1 << 22))
+    for name in (*TYPES, *TYPES):
+        total, element = TYPES[name][3:]
+        a, b = (place.view(element)[: 64 * 64].reshape(64, 64) for place in places)
+        found = []
+        for form in ("fast", "plain"):
+            c = np.zeros((64, 64), total)
+            getattr(library, f"{form}_{name}")(*_given(c), *_given(a), *_given(b), *(ctypes.c_int64(n) for n in (64, 64, 64, 1)))
+            found.append(c)
+        same = (found[0].view(np.uint32) == found[1].view(np.uint32)) | (np.isnan(found[0]) & np.isnan(found[1]))
+        assert same.all(), name
+    library.keep(ctypes.c_int64(0))
+
+
 def test_a_sum_that_nearly_vanishes(library: ctypes.CDLL) -> None:
     """Normal operands and a normal start, whose sum is no normal number."""
     a, b = (np.full(shape, 2.0**-56, ml_dtypes.bfloat16) for shape in ((16, 1), (1, 32)))
