@@ -11,6 +11,7 @@ interface, the buffer protocol or DLPack, asked in this order: the first two say
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -161,6 +162,8 @@ def _over(
     return array if carrier is dtype else array.view(dtype)
 
 
+# The remedy for tensors that stand for elements, and have none in memory.
+_ORDINARY = "pass one whose elements are in memory: torch.zeros(x.shape, dtype=x.dtype), for example"
 # torch: the dtypes whose numpy name differs, or that numpy lacks.
 _TORCH_NAMES = {"float": "float32", "double": "float64", "half": "float16", "short": "int16", "int": "int32", "long": "int64"}
 
@@ -191,9 +194,12 @@ def _from_torch(t: Any) -> ArrayView:
     dtype = _torch_dtype(t.dtype)
     if dtype.isbuiltin == 1 and not t.requires_grad:
         try:
-            return ArrayView(t.numpy(), t)
+            array = t.numpy()
         except (TypeError, RuntimeError):
             pass  # which of several reasons it was, the checks below say better
+        else:
+            if not array.flags.owndata:  # numpy makes up memory for a tensor that has none
+                return ArrayView(array, t)
     if t.device.type != "cpu":
         raise ArgumentTypeError(f"a tensor on device {t.device}, kernels run on the CPU", hint="pass x.cpu()")
     if str(t.layout) != "torch.strided":
@@ -203,9 +209,13 @@ def _from_torch(t: Any) -> ArrayView:
             "a tensor whose conjugate or negative is still to be taken", hint="pass x.resolve_conj() or x.resolve_neg()"
         )
     reason = "the tensor requires a gradient, which a write in place would falsify" if t.requires_grad else None
-    strides = tuple(s * t.element_size() for s in t.stride())
-    array = _over(t.data_ptr(), tuple(t.shape), strides, dtype, t, reason is not None)
-    return ArrayView(array, t, reason)
+    try:
+        strides, address = tuple(s * t.element_size() for s in t.stride()), t.data_ptr()
+    except RuntimeError as e:
+        raise ArgumentTypeError(f"a tensor that has no elements in memory: {e}", hint=_ORDINARY) from None
+    if not address and math.prod(t.shape):
+        raise ArgumentTypeError("a tensor that has no elements in memory", hint=_ORDINARY)
+    return ArrayView(_over(address, tuple(t.shape), strides, dtype, t, reason is not None), t, reason)
 
 
 def _from_protocols(obj: Any) -> ArrayView | None:

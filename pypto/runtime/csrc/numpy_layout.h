@@ -24,7 +24,7 @@ typedef struct {
     int flags;
 } NumpyArray;
 
-enum { ARRAY_C_CONTIGUOUS = 0x1, ARRAY_ALIGNED = 0x100, ARRAY_WRITEABLE = 0x400 };
+enum { ARRAY_C_CONTIGUOUS = 0x1, ARRAY_OWNS_DATA = 0x4, ARRAY_ALIGNED = 0x100, ARRAY_WRITEABLE = 0x400 };
 
 static inline const NumpyArray *as_array(PyObject *object) { return (const NumpyArray *)object; }
 

@@ -12,6 +12,9 @@ static PyObject *array_of(PyObject *arg)
     PyObject *found = PyObject_CallMethodNoArgs(arg, hooks.numpy);
     if (found == NULL && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
+    /* Memory of the array's own is none of the tensor's: numpy made it up for a tensor that has none. */
+    if (found != NULL && (PyObject *)Py_TYPE(found) == hooks.ndarray && as_array(found)->flags & ARRAY_OWNS_DATA)
+        Py_CLEAR(found);
     return found;
 }
 

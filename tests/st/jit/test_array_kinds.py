@@ -233,6 +233,13 @@ def test_a_bare_parameter_takes_the_carriers_own_type(launcher):
     assert [p.dtype for p in made.plan.params] == [pl.UINT16, pl.UINT16]
 
 
+def hollow():
+    """A tensor that has no elements in memory: numpy gives it memory that nobody else sees."""
+    made = Tensor(full(0.0))
+    made.numpy, made.data_ptr = untouched, lambda: 0
+    return made
+
+
 REFUSED = {
     "float64": (lambda: np.zeros((64, 64)), "float64", "astype('float32')"),
     "longdouble": (lambda: np.zeros((64, 64), np.longdouble), "longdouble|float128", "astype('float32')"),
@@ -252,6 +259,7 @@ REFUSED = {
     "text itself": (lambda: "text", "expects a tensor|expects FP32", "numpy array"),
     "on a device": (lambda: Tensor(full(0.0), device="cuda"), "cuda", "cpu()"),
     "without memory": (lambda: Tensor(full(0.0), device="meta"), "meta", "cpu()"),
+    "with memory made up": (hollow, "no elements in memory", "torch.zeros"),
 }
 
 

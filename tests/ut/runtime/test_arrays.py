@@ -121,6 +121,43 @@ def test_tensors_out_of_reach_are_refused(how, error, word):
     assert adapt(tensor) is None
 
 
+class Nothing(Tensor):
+    """A tensor that stands for elements and has none: of zeros that were never written, say, or with its storage given up."""
+
+    __module__ = "torch.elsewhere"
+
+    def __init__(self, base, gives, address=0, **how):
+        super().__init__(base, **how)
+        self.gives, self.address = gives, address
+
+    def numpy(self):
+        return self.ask(self.gives)
+
+    def data_ptr(self):
+        return self.ask(self.address)
+
+    @staticmethod
+    def ask(what):
+        if isinstance(what, Exception):
+            raise what
+        return what
+
+
+@pytest.mark.parametrize("gives", [np.zeros(4, np.float32), RuntimeError("a ZeroTensor"), TypeError("no such type")])
+@pytest.mark.parametrize("address", [0, RuntimeError("no storage")])
+@pytest.mark.parametrize("how", [{}, {"name": "bfloat16"}, {"requires_grad": True}])
+def test_tensors_without_elements_in_memory_are_refused(gives, address, how):
+    """Not with numpy's own words, and no kernel writes into memory that numpy made up for one of them."""
+    base = np.zeros(4, np.uint16 if how.get("name") else np.float32)
+    tensor = Nothing(base, gives, address, **how)
+    with pytest.raises(ArgumentTypeError, match="no elements in memory") as e:
+        view(tensor)
+    assert "torch.zeros" in e.value.hint
+    assert adapt(tensor) is None
+    if not address:  # there is nothing to have
+        assert view(Nothing(base[:0], gives, **how)).array.shape == (0,)
+
+
 def test_real_torch_agrees():
     torch = pytest.importorskip("torch")
     for dtype in (torch.float32, torch.float16, torch.int8, torch.int64, torch.bool, torch.bfloat16, torch.uint8):
@@ -136,6 +173,8 @@ def test_real_torch_agrees():
         view(torch.zeros(2, device="meta"))
     with pytest.raises(ArgumentTypeError):
         view(torch.zeros(2, 2).to_sparse())
+    with pytest.raises(ArgumentTypeError, match="no elements in memory"):
+        view(torch._efficientzerotensor((2,)))
 
 
 # --- DLPack -----------------------------------------------------------------------------------------------------

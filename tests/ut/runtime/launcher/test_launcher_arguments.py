@@ -216,6 +216,22 @@ def test_the_direct_class_is_asked_first_and_what_it_refuses_goes_the_usual_way(
     assert Own.asked in (0, 5)  # ctypes asks nobody
 
 
+class Hollow:
+    """What has no memory of its own, and whose array therefore has memory that nobody else sees."""
+
+    def numpy(self):
+        return f32(4, 8)
+
+
+def test_memory_that_was_made_up_is_not_written(counted, native_module):
+    native_module.configure(direct=Hollow)
+    try:
+        assert not counted(f32(4, 8), Hollow())
+        assert not counted(Hollow(), f32(4, 8))
+    finally:
+        native_module.configure(direct=None)
+
+
 def test_foreign_read_only_memory_is_not_written(counted):
     assert not counted(f32(4, 8), memoryview(f32(4, 8)).toreadonly())
 
