@@ -43,9 +43,13 @@ class _Later:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: Any = None
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(sys.modules.get(self._name) or importlib.import_module(self._name), attribute)
+        if self._module is None:
+            # A module that another thread is loading is in `sys.modules` already, and only importing it waits for its names.
+            self._module = importlib.import_module(self._name)
+        return getattr(self._module, attribute)
 
 
 def later(package: str, names: str) -> Any:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,24 @@ def test_loading_leaves_the_collector_as_it_was(monkeypatch: pytest.MonkeyPatch)
         now, frozen = gc.isenabled(), gc.get_freeze_count()
         gc.enable()
         assert (now, frozen, seen) == (before, 0, [("sys", False), ("pypto.no_such_module", False)])
+
+
+# A module is known before it has its names.
+_SLOWLY = "import threading, time\nthreading.current_thread().begun.set()\ntime.sleep(0.1)\nname = 42\n"
+
+
+def test_a_module_that_another_thread_loads_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slowly_loaded").mkdir()
+    (tmp_path / "slowly_loaded" / "__init__.py").touch()
+    (tmp_path / "slowly_loaded" / "part.py").write_text(_SLOWLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    part, found = later("slowly_loaded", "part"), []
+    thread = threading.Thread(target=lambda: found.append(part.name))
+    thread.begun = threading.Event()  # type: ignore[attr-defined]
+    thread.start()
+    thread.begun.wait()  # type: ignore[attr-defined]
+    found.append(part.name)
+    thread.join()
+    assert found == [42, 42]
+    for name in ("slowly_loaded", "slowly_loaded.part"):
+        del sys.modules[name]
