@@ -7,7 +7,7 @@ along one axis; of on-chip memory, no trip reads what another one wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pypto.codegen.native.access import ArrayOp, Check, ForItem, IfItem, Item, Region, ScalarDef, View, WhileItem
 from pypto.codegen.native.emit import Touch
@@ -65,19 +65,26 @@ def why_blocks_meet(region: Region, block: Var, touches: Sequence[Touch], values
     return _why(touches, _Trip(block, 1, values, defined(region)))
 
 
-def why_calls_meet(touches: Sequence[Touch], values: Values, region: Region, steps: Mapping[Var, int]) -> str | None:
+def why_calls_meet(
+    touches: Sequence[Touch], values: Values, region: Region, steps: Mapping[Var, int], within: Collection[Var] = ()
+) -> str | None:
     """Why two calls of a kernel may touch the same element, one of them writing; None if they cannot.
 
-    `steps`: by how much each of its numbers differs between a call and the next; the others are the same in all calls.
+    `steps`: by how much each of its numbers differs between a trip of a loop and the next; `within`: those that differ, by any
+    amount, between the calls of one trip; the others are the same in all calls.
     """
     if not steps:
         return "every trip does the same"
     trip = Var("trip", ScalarType.of(DataType.INDEX))
     opened = dict(values)
-    for p, step in steps.items():
-        first = Var(f"{p.name_hint}_first", p.type)
-        opened[p] = arith.add(first, arith.mul(const_index(step), trip))
-    return _why(touches, _Trip(trip, 1, opened, defined(region)))
+    inner = list(defined(region))
+    besides = frozenset(within)
+    for p in dict.fromkeys((*steps, *within)):
+        opened[p] = arith.add(Var(f"{p.name_hint}_first", p.type), arith.mul(const_index(steps.get(p, 0)), trip))
+        if p in besides:
+            inner.append(Var(f"{p.name_hint}_within", p.type))
+            opened[p] = arith.add(opened[p], inner[-1])
+    return _why(touches, _Trip(trip, 1, opened, inner))
 
 
 def _why(touches: Sequence[Touch], trip: _Trip) -> str | None:

@@ -332,24 +332,34 @@ class EntryWriter(Launches):
 
     def shared_loop(self, s: ForStmt, found: LoopCall) -> None:
         """All trips, by as many threads as there are: the numbers of the first one, and how they move on."""
-        t = scalar_type(s.loop_var)
-        stop, by, trips = (self.names.fresh(n) for n in ("stop_", "step_", "trips_"))
         self.depth += 1
         with self.w.block(""):
-            self.w.line(f"const {t} {self.names.bind(s.loop_var)} = {self.expr(s.start)};")
-            self.w.line(f"const {t} {stop} = {self.expr(s.stop)}, {by} = {self.expr(s.step)};")
-            self.w.line(f"const int64_t {trips} = pp_trips({self.names.of[s.loop_var]}, {stop}, {by});")
-            for x in found.scalars:
-                self.assign(x)
-            self.turns.append(trips)
+            counts = []
+            for loop, scalars in zip(found.loops, found.scalars, strict=True):
+                if loop is not s:
+                    self.begin(loop)
+                counts.append(self.first_trip(loop))
+                for x in scalars:
+                    self.assign(x)
+            self.turns += counts
             arguments = self.arguments(found.code, found.call, found.span)
-            self.turns.pop()
+            del self.turns[-len(counts) :]
             with self.keeping(found.code, found.call, arguments):
-                self.w.all(self.shared.trips(found.code, found.steps, trips, arguments))
+                self.w.all(self.shared.trips(found.code, found.steps, found.shared, counts, arguments))
                 self.or_fail()
         self.depth -= 1
-        for a in s.iter_args:
-            del self.names.of[a]
+        for loop in found.loops:
+            for a in loop.iter_args:
+                del self.names.of[a]
+
+    def first_trip(self, s: ForStmt) -> str:
+        """Write the loop's variable as the first trip has it; the name of how many trips there are."""
+        t = scalar_type(s.loop_var)
+        stop, by, trips = (self.names.fresh(n) for n in ("stop_", "step_", "trips_"))
+        self.w.line(f"const {t} {self.names.bind(s.loop_var)} = {self.expr(s.start)};")
+        self.w.line(f"const {t} {stop} = {self.expr(s.stop)}, {by} = {self.expr(s.step)};")
+        self.w.line(f"const int64_t {trips} = pp_trips({self.names.of[s.loop_var]}, {stop}, {by});")
+        return trips
 
     def while_(self, s: WhileStmt) -> None:
         self.begin(s)

@@ -7,7 +7,7 @@ statement that has all shares done.  Invariant: a share calls the kernel with th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 from pypto.codegen.native.device import DeviceCode
@@ -44,27 +44,43 @@ class SharedCalls:
             f"const int64_t failed = pp_shared(call, {most}, share_{name}, &given);",
         ]
 
-    def trips(self, code: DeviceCode, steps: Sequence[int], trips: str, arguments: Sequence[str]) -> list[str]:
-        """Statements that have a call made `trips` times, its arguments moving on by `steps`, and set `failed`."""
-        moves = "_".join(str(step).replace("-", "down") for step in steps)
-        name = f"loop_{moves}_{c_name(code.function.name)}"
-        self.texts.setdefault((code.function.name, *steps), _share_loop(code, steps, name))
+    def trips(
+        self, code: DeviceCode, steps: Sequence[Sequence[int]], shared: int, trips: Sequence[str], arguments: Sequence[str]
+    ) -> list[str]:
+        """Statements that have a call made in all trips of a nest of loops, and set `failed`.
+
+        `trips`: how many each loop makes, the outermost first; `steps`: by how much the arguments move on with each trip of it.
+        Shares are made of trips of the first `shared` loops.
+        """
+        moves = "_".join(str(step).replace("-", "down") for loop in steps for step in loop)
+        name = f"loop_{moves}_{shared}_{c_name(code.function.name)}"
+        self.texts.setdefault((code.function.name, shared, *map(tuple, steps)), _share_loop(code, steps, shared, name))
+        given = [" * ".join(trips[:shared]), *trips[1:], *arguments]
         return [
-            f"struct {name} given = {{{', '.join([trips, *arguments])}}};",
-            f"const int64_t failed = {trips} > 0 ? pp_shared(call, {trips}, share_{name}, &given) : 0;",
+            f"struct {name} given = {{{', '.join(given)}}};",
+            f"const int64_t failed = given.trips > 0 ? pp_shared(call, given.trips, share_{name}, &given) : 0;",
         ]
 
 
-def _share_loop(code: DeviceCode, steps: Sequence[int], name: str) -> str:
-    moves = [f" + trip * {step}" if step else "" for step in steps]
-    moves += [""] * (len(code.fields) - len(steps))
+def _share_loop(code: DeviceCode, steps: Sequence[Sequence[int]], shared: int, name: str) -> str:
+    moves = ["".join(f" + at_{i} * {step}" for i, step in enumerate(of) if step) for of in zip(*steps, strict=True)]
+    moves += [""] * (len(code.fields) - len(moves))
     values = "".join(f", g->{n}{by}" for (_, n), by in zip(code.fields, moves, strict=True))
     w = Writer()
     with w.block(f"struct {name}", tail="};"):
         w.line("int64_t trips;")
+        w.all(f"int64_t turns_{level};" for level in range(1, len(steps)))
         w.all(f"{t}{n};" for t, n in code.fields)
-    with _function(w, name):
-        _calls(w, code, "trip", "g->trips", f"0, 1{values}")
+    with _function(w, name), _part(w, "trip", "g->trips"):
+        rest = "trip"
+        for level in range(shared - 1, 0, -1):  # the innermost of the shared loops turns first
+            w.line(f"const int64_t at_{level} = {rest} % g->turns_{level}, rest_{level} = {rest} / g->turns_{level};")
+            rest = f"rest_{level}"
+        w.line(f"const int64_t at_0 = {rest};")
+        with ExitStack() as loops:
+            for level in range(shared, len(steps)):
+                loops.enter_context(w.block(f"for (int64_t at_{level} = 0; at_{level} < g->turns_{level}; ++at_{level})"))
+            _call(w, code, f"0, 1{values}")
     return w.text()
 
 
@@ -78,7 +94,8 @@ def _share(code: DeviceCode, sharing: Sharing, name: str) -> str:
         if sharing == "trips":
             w.line(f"return kernel_{kernel}(call, mem, g->block, g->blocks{values}, share, shares);")
         else:
-            _calls(w, code, "block", "g->blocks", f"block, g->blocks{values}")
+            with _part(w, "block", "g->blocks"):
+                _call(w, code, f"block, g->blocks{values}")
     return w.text()
 
 
@@ -91,13 +108,19 @@ def _function(w: Writer, name: str) -> Iterator[None]:
         yield
 
 
-def _calls(w: Writer, code: DeviceCode, var: str, count: str, given: str) -> None:
-    """The calls of a share, one after the other; `given`: the block, the number of blocks, and the kernel's own arguments."""
-    alone = ", 0, 1" if code.shares else ""
+@contextmanager
+def _part(w: Writer, var: str, count: str) -> Iterator[None]:
+    """The loop over what a share has of `count`, around what it does each time; nothing fails that did not return."""
     w.line(f"const int64_t last = pp_part({count}, share + 1, shares);")
     with w.block(f"for (int64_t {var} = pp_part({count}, share, shares); {var} < last; ++{var})"):
-        w.line(f"const int64_t failed = kernel_{c_name(code.function.name)}(call, mem, {given}{alone});")
-        w.line("if (failed) {")
-        w.line("    return failed;")
-        w.line("}")
+        yield
     w.line("return 0;")
+
+
+def _call(w: Writer, code: DeviceCode, given: str) -> None:
+    """One call; `given`: the block, the number of blocks, and the kernel's own arguments."""
+    alone = ", 0, 1" if code.shares else ""
+    w.line(f"const int64_t failed = kernel_{c_name(code.function.name)}(call, mem, {given}{alone});")
+    w.line("if (failed) {")
+    w.line("    return failed;")
+    w.line("}")

@@ -190,6 +190,114 @@ def test_results_are_those_of_the_loop_in_order(kernel):
     np.testing.assert_array_equal(made, want)
 
 
+# -- loops inside loops ----------------------------------------------------------------------------------------------
+
+
+@pl.jit
+def tiles(x: Rows, o: pl.Out[Rows]):
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 8):
+        for c in pl.parallel(0, 256, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[r : r + 8, c : c + 64] = x[r : r + 8, c : c + 64] * 2.0
+    return o
+
+
+@pl.jit
+def turned_about(x: Rows, o: pl.Out[Rows]):
+    """The inner loop moves rows; both numbers of the window are computed."""
+    n = pl.tensor.dim(x, 0)
+    for c in pl.parallel(4):
+        last = 192 - 64 * c
+        for r in pl.range(n // 8):
+            row = n - 8 - 8 * r
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[row : row + 8, last : last + 64] = x[row : row + 8, last : last + 64] * 2.0
+    return o
+
+
+@pl.jit
+def halves(x: Rows, o: pl.Out[Rows]):
+    n = pl.tensor.dim(x, 0)
+    for h in pl.parallel(2):
+        for i in pl.range(n // 16):
+            for c in pl.range(0, 256, 128):
+                r = n // 2 * h + 8 * i
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    o[r : r + 8, c : c + 128] = x[r : r + 8, c : c + 128] * 2.0
+    return o
+
+
+@pl.jit
+def adds_up(x: Rows, o: pl.InOut[Rows]):
+    """The inner trips go over the same rows, one after the other."""
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 8):
+        for c in pl.range(0, 256, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[r : r + 8, 0:64] = o[r : r + 8, 0:64] * 0.5 + x[r : r + 8, c : c + 64]
+    return o
+
+
+@pl.jit
+def triangle(x: Rows, o: pl.Out[Rows]):
+    for i in pl.parallel(pl.tensor.dim(x, 0) // 8):
+        for j in pl.range(0, i + 1):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[8 * i : 8 * i + 8, 32 * j : 32 * j + 32] = x[8 * i : 8 * i + 8, 32 * j : 32 * j + 32] * 2.0
+    return o
+
+
+@pl.jit
+def one_behind(x: Rows, o: pl.Out[Rows]):
+    """Trips of the outer loop are apart if the inner one stands still, which it does not."""
+    n = pl.tensor.dim(x, 0)
+    for h in pl.parallel(2):
+        for i in pl.range(n // 8 - 1):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[8 * i + 8 * h : 8 * i + 8 * h + 8, :] = x[8 * i + 8 * h : 8 * i + 8 * h + 8, :] * 2.0
+    return o
+
+
+def expected(kernel, x):
+    if kernel is adds_up:
+        o = x * 0
+        for c in range(0, 256, 64):
+            o[:, :64] = o[:, :64] * np.float32(0.5) + x[:, c : c + 64]
+        return o
+    o = x * 2
+    if kernel is triangle:
+        for i in range(8):
+            o[8 * i : 8 * i + 8, 32 * (i + 1) :] = 0
+    return o
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shared"), [(tiles, 2), (turned_about, 2), (adds_up, 1)], ids=lambda k: getattr(k, "__name__", k)
+)
+def test_a_nest_is_shared_as_far_as_its_trips_are_apart(kernel, shared):
+    assert loops(kernel) == [None]
+    assert f"_{shared}_k_{kernel.__name__}_incore_0(" in kernel.inspect("c", *arguments(kernel))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        (triangle, "how often the loop inside it turns differs from trip to trip"),
+        (one_behind, "'o' is written where another one may write"),
+        (halves, "'r' does not move by the same from trip to trip"),
+    ],
+    ids=lambda k: getattr(k, "__name__", ""),
+)
+def test_nests_that_are_not(kernel, why):
+    assert loops(kernel) == [why]
+
+
+@pytest.mark.parametrize("kernel", [tiles, turned_about, halves, adds_up, triangle, one_behind], ids=lambda k: k.__name__)
+def test_a_nest_does_what_it_does_in_order(kernel):
+    args = arguments(kernel)
+    want = expected(kernel, args[0])
+    np.testing.assert_array_equal(kernel(*args), want)
+
+
 def test_no_trips_at_all():
     empty = np.zeros((0, 256), np.float32)
     assert by_blocks(empty, empty.copy()).shape == (0, 256)

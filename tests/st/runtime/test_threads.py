@@ -82,6 +82,26 @@ def products(a: pl.Tensor, b: pl.Tensor, o: pl.Out[pl.Tensor]):
 
 
 @pl.jit
+def grid(x: Rows, o: pl.Out[Rows]):
+    """Tiles of two loops, each a call of its own."""
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 64):
+        for c in pl.parallel(0, 256, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[r : r + 64, c : c + 64] = pl.exp(x[r : r + 64, c : c + 64])
+    return o
+
+
+@pl.jit
+def adds_up(x: Rows, o: pl.InOut[Rows]):
+    """Of two loops, the inner one goes over the same rows again."""
+    for r in pl.parallel(0, pl.tensor.dim(x, 0), 64):
+        for c in pl.range(0, 256, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                o[r : r + 64, 0:64] = o[r : r + 64, 0:64] * 0.5 + pl.exp(x[r : r + 64, c : c + 64])
+    return o
+
+
+@pl.jit
 def meets(x: Rows, o: pl.Out[Rows]):
     """Each trip overwrites a row of the next one."""
     n = pl.tensor.dim(x, 0)
@@ -98,7 +118,7 @@ a, b = rng.standard_normal((512, 128), np.float32), rng.standard_normal((128, 51
 
 def results():
     found = [trips(x, g, np.zeros_like(x)), backwards(x, np.zeros_like(x)), blocks(x, np.zeros_like(x))]
-    found += [launched(x, g, np.zeros_like(x))]
+    found += [launched(x, g, np.zeros_like(x)), grid(x, np.zeros_like(x)), adds_up(x, np.zeros_like(x))]
     found += [products(a, b, np.zeros((512, 512), np.float32)), meets(x, np.zeros_like(x))]
     return found
 
