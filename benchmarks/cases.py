@@ -153,6 +153,15 @@ def _products() -> list[Case]:
 
 CASES: tuple[Case, ...] = (
     _case("elementwise", "(a+b)*b 4096x4096", elementwise.sum_times, partial(_two, operations=2), _sum_times, 2e-7),
+    _case(
+        "elementwise",
+        "(a+b)*b by tiles 4096x4096",
+        elementwise.sum_times_by_tiles,
+        partial(_two, operations=2),
+        _sum_times,
+        2e-7,
+        function="sum_times",
+    ),
     _case("elementwise", "10 operations 4096x4096", elementwise.chain, partial(_two, operations=22), _chain, 1e-6),
     _case("rows", "softmax 4096x1024", norms.softmax, partial(_rows, parameters=0, operations=17), _softmax, 2e-6),
     _case("rows", "RMS norm 4096x1024", norms.rms_norm, partial(_rows, parameters=1, operations=4), _rms_norm, 2e-6),

@@ -30,7 +30,14 @@ from pypto.runtime.cpus import available_cpus
 __all__ = ["SECTIONS", "rows"]
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED = ("10 operations 4096x4096", "(a+b)*b 4096x4096", "softmax 4096x1024", "FP32 1024", "attention 8x1024x64")
+SHARED = (
+    "10 operations 4096x4096",
+    "(a+b)*b 4096x4096",
+    "(a+b)*b by tiles 4096x4096",
+    "softmax 4096x1024",
+    "FP32 1024",
+    "attention 8x1024x64",
+)
 
 
 def rows(section: str, s: Setting) -> Iterator[Result]:

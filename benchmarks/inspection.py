@@ -12,7 +12,7 @@ __all__ = ["Facts", "facts"]
 
 
 class Facts(NamedTuple):
-    """stages: by kernel, "buffer", or "tile" and why.  shared: "trips", "blocks", or why neither is."""
+    """stages: by kernel, "buffer", or "tile" and why.  shared: "trips", "blocks", "loops" around kernels, or why none is."""
 
     stages: dict[str, str]
     shared: dict[str, str]
@@ -23,7 +23,7 @@ class Facts(NamedTuple):
 
     @property
     def sharing(self) -> str:
-        return "+".join(sorted({s if s in ("trips", "blocks") else "-" for s in self.shared.values()})) or "?"
+        return "+".join(sorted({s if s in ("trips", "blocks", "loops") else "-" for s in self.shared.values()})) or "?"
 
 
 def facts(kernel: Any, *args: Any) -> Facts:
@@ -34,4 +34,6 @@ def facts(kernel: Any, *args: Any) -> Facts:
     shared = {}
     for name, (trips, blocks) in unit.sharing.items():
         shared[name] = "trips" if trips is None else "blocks" if blocks is None else f"trips: {trips}; blocks: {blocks}"
+    if any(loop.apart is None for loop in unit.loops):
+        shared = dict.fromkeys(shared, "loops")
     return Facts(compiled.stages, shared)
