@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 
 from pypto import config
 from pypto.errors import ToolchainError
@@ -27,7 +27,7 @@ from pypto.runtime.process import run
 from pypto.runtime.record import sha256
 from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["compile_object", "compile_shared", "first_diagnostics", "keep", "run_patiently", "when_crowded"]
+__all__ = ["compile_object", "compile_objects", "compile_shared", "first_diagnostics", "keep", "run_patiently", "when_crowded"]
 
 _TELLING = ("error", "fatal", "failed", "undefined", "cannot", "no space", "not found")
 _CROWDED = ("resource temporarily unavailable", "cannot fork")
@@ -68,6 +68,52 @@ def compile_object(
     into a shared object; raises as `compile_shared` does."""
     arguments = [*toolchain.prefix_map(output_dir), "-c", main, "-o", output_name]
     _compile(toolchain, sources, output_dir, arguments, output_name)
+
+
+def compile_objects(
+    toolchain: Toolchain,
+    units: Mapping[str, tuple[str | bytes, Sequence[str]]],
+    output_dir: str,
+    include_dirs: Sequence[str] = (),
+) -> dict[str, bytes]:
+    """Compile units, each a text with flags of its own, under their flat names, at the same time as far as there are slots.
+
+    Their object files by name, `unit.o` of `unit.c`; none is left in `output_dir`.  Raises as `compile_shared` does, for the
+    first unit in order that failed.
+    """
+    made: dict[str, bytes] = {}
+    errors: dict[str, BaseException] = {}
+
+    def make(name: str) -> None:
+        text, flags = units[name]
+        output = f"{name[:-2]}.o"
+        arguments = [*flags, *toolchain.prefix_map(output_dir), *_including(include_dirs), "-c", name, "-o", output]
+        try:
+            _compile(toolchain, {name: text}, output_dir, arguments, output)
+            path = os.path.join(output_dir, output)
+            with open(path, "rb") as file:
+                made[output] = file.read()
+            os.unlink(path)
+        except BaseException as e:
+            errors[name] = e
+
+    first, *rest = units
+    threads = [threading.Thread(target=copy_context().run, args=(make, name), daemon=True) for name in rest]
+    begun: list[threading.Thread] = []
+    try:
+        with suppress(RuntimeError):  # where the system has no room for another thread
+            for thread in threads:
+                thread.start()
+                begun.append(thread)
+        for name in (first, *rest[len(begun) :]):
+            make(name)
+    finally:
+        for thread in begun:
+            thread.join()
+    for name in units:
+        if name in errors:
+            raise errors[name]
+    return made
 
 
 def _including(folders: Sequence[str]) -> list[str]:

@@ -94,6 +94,8 @@ _native: list[ModuleType | None] = []
 _loading = _thread.allocate_lock()
 _MODULE = "pypto_launcher"
 _FILE = "pypto_launcher.so"
+# The longest first.  What calls run is worth all optimizations; the rest is not worth the time that these take.
+_UNITS: dict[str, tuple[str, ...]] = {"calls.c": (), "launcher.c": ("-Og",), "made.c": ()}
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -177,6 +179,7 @@ def _asked(tools: Toolchain) -> tuple[dict[str, object], bytes]:
 
     parts: dict[str, object] = {
         "kind": "launcher",
+        "units": _UNITS,
         "python": importlib.machinery.EXTENSION_SUFFIXES[0],
         "toolchain": dict(tools.identity),
     }
@@ -227,9 +230,13 @@ def _built(place: Store, parts: dict[str, object]) -> Entry:
     record = Record({**parts, "sources": content}).encoded
 
     def compile_into(staging: str) -> None:
-        text = sources["csrc/launcher.c"]
-        folders = (f"{_PACKAGE}/csrc", f"{_PACKAGE}/include", *headers)
-        build.compile_shared(toolchain.find_compiler(place), {"launcher.c": text}, staging, _FILE, include_dirs=folders)
+        tools, folders = toolchain.find_compiler(place), (f"{_PACKAGE}/csrc", f"{_PACKAGE}/include", *headers)
+        # Compilers that nobody knows get no flags of their own.
+        units = {n: (sources[f"csrc/{n}"], () if tools.family == "other" else flags) for n, flags in _UNITS.items()}
+        objects = build.compile_objects(tools, units, staging, folders)
+        build.compile_shared(tools, objects, staging, _FILE)
+        for name in objects:
+            os.unlink(f"{staging}/{name}")
 
     return place.lookup(record, (_FILE,), counted=False) or place.build_once(
         record, compile_into, (_FILE,), label="the launcher", counted=False

@@ -72,17 +72,17 @@ class Toolchain(NamedTuple):
         return (f"-ffile-prefix-map={directory}=.",) if self.family != "other" else ()
 
 
-def find(store: Store, meanwhile: Callable[[], object] | None = None) -> Toolchain:
+def find(store: Store, new: Callable[[Toolchain], object] | None = None) -> Toolchain:
     """The tools of this machine, as `find_compiler` and `ptoas.find` find them; raises as they do."""
-    return find_compiler(store, meanwhile)._replace(ptoas=ptoas.find(store))
+    return find_compiler(store, new)._replace(ptoas=ptoas.find(store))
 
 
-def find_compiler(store: Store, meanwhile: Callable[[], object] | None = None) -> Toolchain:
+def find_compiler(store: Store, new: Callable[[Toolchain], object] | None = None) -> Toolchain:
     """The compiler that PYPTO_CC, CC or the PATH name, or the ziglang wheel's; its identity is remembered in `store`.
 
     ToolchainError T100: there is none, or the one that was named is none.  T103: it does not work.  ConfigError O120:
     CFLAGS or the command has a flag that would change numbers.  O123: PYPTO_TARGET_CPU is not for this machine, or is
-    contradicted by a flag.  `meanwhile` may be called while a compiler that nobody knows yet is asked; it raises no Exception.
+    contradicted by a flag.  `new` is called with a compiler that nobody had asked before; it raises no Exception.
     """
     user = _split(config.CFLAGS.text() or "", "CFLAGS")
     _refuse(user, "CFLAGS")
@@ -106,14 +106,17 @@ def find_compiler(store: Store, meanwhile: Callable[[], object] | None = None) -
     ).encoded
     key = (question, tuple(user), store.root, store.mode)
     if key not in _found:
-        entry = store.lookup(question, (_ANSWER,), counted=False) or store.build_once(
+        known = store.lookup(question, (_ANSWER,), counted=False)
+        entry = known or store.build_once(
             question,
-            lambda directory: _ask(command, directory, meanwhile),
+            lambda directory: _ask(command, directory),
             (_ANSWER,),
             label=f"the identity of {command[0]}",
             counted=False,
         )
         _found[key] = _toolchain(tuple(command), entry.read(_ANSWER), user)
+        if known is None and new is not None:
+            new(_found[key])
     return _found[key]
 
 
@@ -266,7 +269,7 @@ def _choosing() -> dict[str, str]:
 # What it is.
 
 
-def _ask(command: Sequence[str], directory: str, meanwhile: Callable[[], object] | None) -> None:
+def _ask(command: Sequence[str], directory: str) -> None:
     """Run the compiler and write down what it is and which flags it takes.
 
     Never with `-o`: whatever counts, delays or replaces builds by that flag is not meant for a question.
@@ -276,10 +279,8 @@ def _ask(command: Sequence[str], directory: str, meanwhile: Callable[[], object]
     from pypto.runtime.process import run
 
     def ask(*arguments: str, text: str = "") -> str:
-        # To take a text it must compile it, which is what there is to wait for.
-        idle = meanwhile if text else None
         try:
-            code, output = run([*command, *arguments], directory, _PROBE_SECONDS, text, idle)
+            code, output = run([*command, *arguments], directory, _PROBE_SECONDS, text)
         except OSError as e:
             code, output = 127, f"{command[0]}: {e.strerror or e}"
         if code != 0:

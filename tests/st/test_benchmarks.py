@@ -51,7 +51,7 @@ def test_rows_of_this_process(tmp_path: Path) -> None:
 
 def test_rows_of_child_processes(tmp_path: Path) -> None:
     rows = tiny("threads,start,compile", tmp_path)["rows"]
-    assert [r["section"] for r in rows] == ["threads"] * 5 + ["start"] * 4 + ["compile"] * 3
+    assert [r["section"] for r in rows] == ["threads"] * 6 + ["start"] * 4 + ["compile"] * 3
     assert all(r["facts"]["sharing"] for r in rows if r["section"] == "threads")
 
 

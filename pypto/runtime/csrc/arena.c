@@ -4,14 +4,13 @@
  * blocks end with the call, but for one of moderate size that is kept for the next.  A kernel never re-enters, hence
  * one arena per thread is enough; a forked child owns the arena of the thread that forked.
  */
-#include "launcher.h"
+#include "arena.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64, FIRST_BLOCK = 1 << 16, KEEP_BLOCK = 1 << 26 };
 
-typedef struct Block Block;
 struct Block {
     Block *below;
     int64_t start;    /* bytes allocated in the blocks below */
@@ -19,12 +18,7 @@ struct Block {
     /* 64-byte aligned memory follows, ALIGNMENT bytes after the head */
 };
 
-typedef struct {
-    pypto_arena api; /* first: a kernel's pointer is ours */
-    Block *top, *spare;
-} Arena;
-
-static _Thread_local Arena *own;
+_Thread_local Arena *arena_own;
 static pthread_key_t at_thread_end;
 
 static void *aligned(int64_t bytes)
@@ -81,7 +75,7 @@ static int64_t arena_mark(pypto_arena *api)
     return top == NULL ? 0 : top->start + top->used;
 }
 
-static void arena_release(pypto_arena *api, int64_t mark)
+void arena_release(pypto_arena *api, int64_t mark)
 {
     Arena *arena = (Arena *)api;
     while (arena->top != NULL && arena->top->start >= mark) {
@@ -105,10 +99,10 @@ static void arena_free(void *memory)
     free(arena->spare);
     free(arena->api.base);
     free(arena);
-    own = NULL;
+    arena_own = NULL;
 }
 
-static int arena_setup(void) { return pthread_key_create(&at_thread_end, arena_free) == 0; }
+int arena_setup(void) { return pthread_key_create(&at_thread_end, arena_free) == 0; }
 
 static Arena *arena_new(void)
 {
@@ -122,7 +116,7 @@ static Arena *arena_new(void)
         free(arena);
         return NULL;
     }
-    return own = arena;
+    return arena_own = arena;
 }
 
 static int arena_grow(Arena *arena, int64_t scratch)
@@ -137,18 +131,10 @@ static int arena_grow(Arena *arena, int64_t scratch)
     return 1;
 }
 
-static pypto_arena *arena_of_thread(int64_t scratch)
+pypto_arena *arena_make(int64_t scratch)
 {
-    Arena *arena = own;
-    if (UNLIKELY(arena == NULL) && (arena = arena_new()) == NULL)
+    Arena *arena = arena_own;
+    if (arena == NULL && (arena = arena_new()) == NULL)
         return NULL;
-    if (UNLIKELY(arena->api.size < scratch) && !arena_grow(arena, scratch))
-        return NULL;
-    return &arena->api;
-}
-
-static void arena_end_call(pypto_arena *arena)
-{
-    if (UNLIKELY(((Arena *)arena)->top != NULL))
-        arena_release(arena, 0);
+    return arena->api.size >= scratch || arena_grow(arena, scratch) ? &arena->api : NULL;
 }

@@ -4,6 +4,8 @@
 
 #include "entry.h"
 
+enum { SCANNED = 8 }; /* entries that are tried in turn */
+
 typedef struct Node Node;
 struct Node {
     Node *next;
@@ -26,10 +28,16 @@ typedef struct {
     uint64_t version;                       /* changes with the order or the set of entries */
 } Dispatcher;
 
-/* 1 and a new reference to the entry that the values in the frame fit, 0 where none does, -1 with an exception. */
-static INLINE int find(Dispatcher *d, Frame *frame, Entry **found);
-/* -1 with an exception; the new entry is tried first. */
-static int add_entry(Dispatcher *d, Entry *entry);
-static void drop_entries(Dispatcher *d);
+/* What a caller passed, whichever way it came. */
+typedef struct {
+    PyObject *const *args, *const *names, *const *values; /* values: of the keywords called names */
+    Py_ssize_t nargs, nkeywords;
+} Arguments;
+
+/* Of what fits no entry. */
+SHARED PyObject *vectorcall_slow(Dispatcher *d, const Arguments *arguments);
+
+extern SHARED PyTypeObject *Dispatcher_Type;
+SHARED PyObject *dispatcher_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords);
 
 #endif

@@ -5,17 +5,10 @@
  */
 #include "entry.h"
 
+#include "arena.h"
 #include "float_state.h"
 
 #include <string.h>
-#include <structmember.h>
-
-/* Frame.rest of an entry: data, ends, symbols, scalars, hidden arrays. */
-static void **frame_data(Frame *f) { return (void **)f->rest; }
-static uintptr_t *frame_ends(const Entry *e, Frame *f) { return (uintptr_t *)(f->rest + e->ntensors); }
-static int64_t *frame_symbols(const Entry *e, Frame *f) { return f->rest + 2 * e->ntensors; }
-static int64_t *frame_scalars(const Entry *e, Frame *f) { return frame_symbols(e, f) + e->nsymbols; }
-static PyObject **frame_hidden(const Entry *e, Frame *f) { return (PyObject **)(frame_scalars(e, f) + e->nscalars); }
 
 static int type_fits(const TensorCheck *check, const NumpyDescr *descr)
 {
@@ -164,8 +157,9 @@ static INLINE int all_fit(const Entry *e, Frame *f, int varies)
 }
 
 static NOINLINE int varying_fit(const Entry *e, Frame *f) { return all_fit(e, f, 1); }
-static NOINLINE int arguments_fit(const Entry *e, Frame *f) { return e->varies ? varying_fit(e, f) : all_fit(e, f, 0); }
+NOINLINE int arguments_fit(const Entry *e, Frame *f) { return e->varies ? varying_fit(e, f) : all_fit(e, f, 0); }
 
+/* 1, 0 where the values do not fit, as those that are not direct never do, -1 with an exception. */
 static INLINE int entry_match(Entry *e, Frame *f, PyObject *token)
 {
     if (UNLIKELY(e->token != token) || !arguments_fit(e, f))
@@ -177,58 +171,6 @@ static INLINE int entry_match(Entry *e, Frame *f, PyObject *token)
     }
     /* Python code has run: the arrays may have moved. */
     return LIKELY(!e->calls_guards) || arguments_fit(e, f);
-}
-
-static int entry_is_static(const Entry *e, uint64_t *shape_hash)
-{
-    uint64_t hash = 0;
-    for (Py_ssize_t i = 0; i < e->nvisible; i++) {
-        const TensorCheck *check = &e->tensors[i];
-        hash = hash_step(hash, check->rank);
-        for (int k = 0; k < check->rank; k++) {
-            if (check->dims[k] < 0)
-                return 0;
-            hash = hash_step(hash, check->dims[k]);
-        }
-    }
-    *shape_hash = hash;
-    return 1;
-}
-
-/* Zero-filled arrays for the hidden outputs; -1 with an exception, then none is left behind. */
-static NOINLINE int make_hidden(const Entry *e, Frame *f)
-{
-    PyObject **hidden = frame_hidden(e, f);
-    const int64_t *symbols = frame_symbols(e, f);
-    Py_ssize_t first = e->nvisible;
-    for (Py_ssize_t i = 0; i < e->nhidden; i++) {
-        const TensorCheck *check = &e->tensors[first + i];
-        PyObject *array = NULL, *shape = PyTuple_New(check->rank);
-        for (int k = 0; shape != NULL && k < check->rank; k++) {
-            int64_t extent = check->dims[k] < 0 ? symbols[-1 - check->dims[k]] : check->dims[k];
-            PyObject *number = PyLong_FromLongLong(extent);
-            if (number == NULL)
-                Py_CLEAR(shape);
-            else
-                PyTuple_SET_ITEM(shape, k, number);
-        }
-        if (shape != NULL) {
-            PyObject *args[2] = {shape, (PyObject *)check->descr};
-            array = PyObject_Vectorcall(hooks.zeros, args, 2, NULL);
-            Py_DECREF(shape);
-        }
-        if (array == NULL || (PyObject *)Py_TYPE(array) != hooks.ndarray) {
-            if (array != NULL)
-                PyErr_SetString(PyExc_TypeError, "zeros() did not return an array");
-            Py_XDECREF(array);
-            while (i > 0)
-                Py_DECREF(hidden[--i]);
-            return -1;
-        }
-        hidden[i] = array;
-        frame_data(f)[first + i] = as_array(array)->data;
-    }
-    return 0;
 }
 
 static inline PyObject *returned_array(const Entry *e, Frame *f, PyObject *const *args, Py_ssize_t i)
@@ -281,12 +223,7 @@ static NOINLINE int run_heavy(const Entry *e, pypto_call *call, int64_t *status)
     return 1;
 }
 
-static NOINLINE void drop_hidden(const Entry *e, Frame *f)
-{
-    for (Py_ssize_t i = 0; i < e->nhidden; i++)
-        Py_DECREF(frame_hidden(e, f)[i]);
-}
-
+/* Calls the kernel on what a match left in the frame; `args` are the caller's own objects. */
 static INLINE PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
 {
     if (UNLIKELY(e->nhidden > 0) && make_hidden(e, f) < 0)
@@ -308,116 +245,4 @@ static INLINE PyObject *entry_run(Entry *e, Frame *f, PyObject *const *args)
     return result;
 }
 
-static PyObject *entry_call(PyObject *self, PyObject *args)
-{
-    Entry *e = (Entry *)self;
-    if (!PyTuple_Check(args) || PyTuple_GET_SIZE(args) != e->signature.count)
-        return PyErr_Format(PyExc_TypeError, "call() takes a tuple of %zd bound arguments", e->signature.count);
-    PyObject *const *values = ((PyTupleObject *)args)->ob_item;
-    Frame frame;
-    if (frame_open(&frame, e->signature.count, e->words) < 0)
-        return NULL;
-    frame.values = values;
-    PyObject *result = NULL;
-    int fits = values_resolve(&frame, &e->signature, 0);
-    if (fits > 0)
-        fits = arguments_fit(e, &frame);
-    if (fits > 0) {
-        result = entry_run(e, &frame, values);
-    } else if (fits == 0) {
-        PyObject *answer = PyObject_CallFunctionObjArgs(hooks.reject, e->plan, args, NULL);
-        if (answer != NULL) {
-            Py_DECREF(answer);
-            PyErr_SetString(PyExc_SystemError, "reject() did not raise");
-        }
-    }
-    frame_close(&frame);
-    return result;
-}
-
-static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"plan", "address", "keepalive", "guards", "context_token", NULL};
-    PyObject *plan, *address, *keepalive, *guards = NULL, *token = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O|O!O:Entry", names, &plan, &PyLong_Type, &address, &keepalive,
-                                     &PyTuple_Type, &guards, &token))
-        return NULL;
-    if (hooks.ndarray == NULL)
-        return PyErr_Format(PyExc_RuntimeError, "configure() comes first");
-    size_t function = PyLong_AsSize_t(address);
-    if (PyErr_Occurred())
-        return NULL;
-    if (function == 0)
-        return PyErr_Format(PyExc_ValueError, "Entry: no address");
-    Entry *e = (Entry *)type->tp_alloc(type, 0);
-    if (e == NULL)
-        return NULL;
-    memcpy(&e->function, &function, sizeof function);
-    e->plan = Py_NewRef(plan);
-    e->keepalive = Py_NewRef(keepalive);
-    e->token = Py_NewRef(token);
-    e->guard_tuple = guards != NULL ? Py_NewRef(guards) : PyTuple_New(0);
-    e->prepared = PyObject_CallOneArg(hooks.prepare, plan);
-    if (e->guard_tuple == NULL || e->prepared == NULL || entry_read(e) < 0) {
-        Py_DECREF(e);
-        return NULL;
-    }
-    return (PyObject *)e;
-}
-
-static int entry_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Entry *e = (Entry *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(e->plan);
-    Py_VISIT(e->keepalive);
-    Py_VISIT(e->guard_tuple);
-    Py_VISIT(e->token);
-    Py_VISIT(e->prepared);
-    return 0;
-}
-
-/* No tp_clear: an entry is immutable, so that a cycle through it is broken elsewhere, and a call in progress is safe. */
-static void entry_dealloc(PyObject *self)
-{
-    Entry *e = (Entry *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    entry_free_checks(e);
-    Py_XDECREF(e->plan);
-    Py_XDECREF(e->keepalive);
-    Py_XDECREF(e->guard_tuple);
-    Py_XDECREF(e->token);
-    Py_XDECREF(e->prepared);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyMethodDef entry_methods[] = {
-    {"call", entry_call, METH_O, "call(args): run with bound arguments, whatever the guards say; raises where they do not fit"},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyMemberDef entry_members[] = {
-    {"plan", T_OBJECT, offsetof(Entry, plan), READONLY, NULL},
-    {"keepalive", T_OBJECT, offsetof(Entry, keepalive), READONLY, NULL},
-    {"guards", T_OBJECT, offsetof(Entry, guard_tuple), READONLY, NULL},
-    {"context_token", T_OBJECT, offsetof(Entry, token), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyType_Slot entry_slots[] = {
-    {Py_tp_doc, "Entry(plan, address, keepalive, guards=(), context_token=None): a kernel ready to call"},
-    {Py_tp_new, entry_new},
-    {Py_tp_dealloc, entry_dealloc},
-    {Py_tp_traverse, entry_traverse},
-    {Py_tp_methods, entry_methods},
-    {Py_tp_members, entry_members},
-    {0, NULL},
-};
-
-static PyType_Spec entry_spec = {
-    "pypto_launcher.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, entry_slots,
-};
-
-static PyObject *entry_type_new(PyObject *module) { return PyType_FromModuleAndSpec(module, &entry_spec, NULL); }
+PyObject *entry_run_chosen(Entry *e, Frame *f, PyObject *const *args) { return entry_run(e, f, args); }

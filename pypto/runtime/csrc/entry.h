@@ -111,16 +111,6 @@ static inline void frame_close(Frame *frame)
         PyMem_Free(frame->memory);
 }
 
-/* Whether a frame's values are such as an entry looks at: exact ndarrays and Python's numbers. */
-static int values_are_direct(const Frame *frame, const Signature *signature);
-/* Makes values that are not into such; 1, 0 where that cannot be done, -1 with an exception.  views: arrays may be heads of
- * some only, which are good until Python code runs, in whichever thread. */
-static int values_resolve(Frame *frame, const Signature *signature, int views);
-/* 1, 0 where the values do not fit, as those that are not direct never do, -1 with an exception. */
-static INLINE int entry_match(Entry *entry, Frame *frame, PyObject *token);
-/* Calls the kernel on what a match left in the frame; `args` are the caller's own objects. */
-static INLINE PyObject *entry_run(Entry *entry, Frame *frame, PyObject *const *args);
-
 /* Of the shapes of all array arguments: one round per rank and extent. */
 static inline uint64_t hash_step(uint64_t hash, int64_t value)
 {
@@ -128,17 +118,27 @@ static inline uint64_t hash_step(uint64_t hash, int64_t value)
     return hash ^ (hash >> 29);
 }
 
-/* 1 and the hash of the shapes that an entry takes, or 0 where it takes more than one. */
-static int entry_is_static(const Entry *entry, uint64_t *shape_hash);
+/* Frame.rest of an entry: data, ends, symbols, scalars, hidden arrays. */
+static inline void **frame_data(Frame *f) { return (void **)f->rest; }
+static inline uintptr_t *frame_ends(const Entry *e, Frame *f) { return (uintptr_t *)(f->rest + e->ntensors); }
+static inline int64_t *frame_symbols(const Entry *e, Frame *f) { return f->rest + 2 * e->ntensors; }
+static inline int64_t *frame_scalars(const Entry *e, Frame *f) { return frame_symbols(e, f) + e->nsymbols; }
+static inline PyObject **frame_hidden(const Entry *e, Frame *f) { return (PyObject **)(frame_scalars(e, f) + e->nscalars); }
 
-/* Finds out whether dicts carry versions that change with their content; -1 with an exception. */
-static int guards_setup(void);
+/* Whether a frame's values are such as an entry looks at: exact ndarrays and Python's numbers. */
+SHARED int values_are_direct(const Frame *f, const Signature *signature);
+/* Makes values that are not into such; 1, 0 where that cannot be done, -1 with an exception.  views: arrays may be heads of
+ * some only, which are good until Python code runs, in whichever thread. */
+SHARED int values_resolve(Frame *f, const Signature *signature, int views);
 
-static PyTypeObject *Entry_Type;
-static PyObject *entry_type_new(PyObject *module);
+/* Zero-filled arrays for the hidden outputs; -1 with an exception, then none is left behind. */
+SHARED int make_hidden(const Entry *entry, Frame *frame);
+SHARED void drop_hidden(const Entry *entry, Frame *frame);
 
-/* Fills the checks of a fresh entry from its objects; -1 with an exception set. */
-static int entry_read(Entry *entry);
-static void entry_free_checks(Entry *entry);
+/* As a call finds and runs it, for those who have chosen the entry already. */
+SHARED int arguments_fit(const Entry *entry, Frame *frame);
+SHARED PyObject *entry_run_chosen(Entry *entry, Frame *frame, PyObject *const *args);
+
+extern SHARED PyTypeObject *Entry_Type;
 
 #endif

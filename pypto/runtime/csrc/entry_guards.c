@@ -21,7 +21,7 @@ static inline uint64_t dict_version(PyObject *dict)
 #endif
 }
 
-static int guards_setup(void)
+int guards_setup(void)
 {
     PyObject *dict = PyDict_New(), *key = PyUnicode_InternFromString("k");
     int failed = dict == NULL || key == NULL;

@@ -3,7 +3,8 @@
  * In: tensors of `hooks.direct`, and its table.  Out: array heads that have what the checks look at, over the same memory.
  * Invariant: a head is good until Python code runs again; whatever this does not understand goes the usual way.
  */
-#include "exchange.h"
+#include "launcher.h"
+#include "numpy_layout.h"
 
 enum { HOST = 1, MAJOR = 1, MAX_ELEMENTS = 24 };
 
@@ -32,14 +33,14 @@ static struct {
 
 static PyObject *requires_grad, *is_neg;
 
-static int exchange_setup(void)
+int exchange_setup(void)
 {
     requires_grad = PyUnicode_InternFromString("requires_grad");
     is_neg = PyUnicode_InternFromString("is_neg");
     return requires_grad != NULL && is_neg != NULL;
 }
 
-static int exchange_configure(PyObject *given)
+int exchange_configure(PyObject *given)
 {
     PyObject *capsule, *rows;
     exchange.table = NULL;
@@ -77,6 +78,7 @@ static int is_false(PyObject *answer)
     return found;
 }
 
+/* Whether `view_of` may be asked: 1, 0, -1 with an exception. */
 static int may_view(PyObject *object)
 {
     if (exchange.table == NULL || (PyObject *)Py_TYPE(object) != hooks.direct)
@@ -100,6 +102,7 @@ static int is_dense(const ForeignTensor *tensor)
     return 1;
 }
 
+/* 1, or 0 where there is no such view.  `head` is no object: it is looked at, never referenced. */
 static int view_of(PyObject *object, NumpyArray *head)
 {
     ForeignTensor tensor;

@@ -3,11 +3,16 @@
  * The launcher calls kernels from Python at the price of an ordinary C extension call.  It reads numpy's structures
  * itself (numpy_layout.h), decides whether the arguments are what a kernel was built for (entry.c), finds the kernel
  * (dispatcher.c) and jumps.  Whatever does not fit goes to Python, which finds the words.
- * All of it is one translation unit, launcher.c: the compiler sees a whole call, and reads Python.h once.
+ * Three translation units, which are compiled at the same time: calls.c is what every call runs, so that the compiler
+ * sees a whole call; made.c what some run; launcher.c is not worth much of the compiler's time.
  */
 #ifndef PYPTO_LAUNCHER_H
 #define PYPTO_LAUNCHER_H
 
+/* Without the assertions in Python's own inline functions. */
+#ifndef NDEBUG
+#define NDEBUG
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -18,6 +23,9 @@
 /* What a call seldom needs stays out of the way of what every call does, and what every call does is one function. */
 #define NOINLINE __attribute__((noinline))
 #define INLINE inline __attribute__((always_inline))
+
+/* Of one unit, known to the others, and to nobody else. */
+#define SHARED __attribute__((visibility("hidden")))
 
 /* Before 3.13 there is no build without the global lock, and nothing to enter. */
 #ifndef Py_BEGIN_CRITICAL_SECTION
@@ -42,17 +50,23 @@ typedef struct {
     PyObject *context_var; /* whose value an entry's token must be; None: no entry asks */
 } Hooks;
 
-static Hooks hooks;
+extern SHARED Hooks hooks;
 
-/* This thread's arena with at least `scratch` bytes at its base; NULL where they cannot be had. */
-static pypto_arena *arena_of_thread(int64_t scratch);
-/* Gives back what the call allocated. */
-static void arena_end_call(pypto_arena *arena);
-static int arena_setup(void);
+/* Once per process, before anything else; 0 where there is no memory. */
+SHARED int arena_setup(void);
+SHARED int team_setup(void);
+SHARED int exchange_setup(void);
+/* Finds out whether dicts carry versions that change with their content; -1 with an exception. */
+SHARED int guards_setup(void);
 
-static PyTypeObject *Dispatcher_Type;
-static PyObject *dispatcher_type_new(PyObject *module);
-/* A call the way tp_call has it; `kwargs` may be NULL. */
-static PyObject *dispatcher_tp_call(PyObject *self, PyObject *args, PyObject *kwargs);
+/* From hooks.exchange; -1 with an exception. */
+SHARED int exchange_configure(PyObject *given);
+/* The number of threads is asked for again. */
+SHARED void team_configure(void);
+
+/* Whether the number of threads is known; with the interpreter's lock held. */
+SHARED int team_ready(void);
+/* What a heavy call's kernel shares its work by. */
+SHARED int64_t team_run(pypto_call *call, int64_t most, pypto_share share, void *context);
 
 #endif

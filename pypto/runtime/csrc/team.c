@@ -5,8 +5,8 @@
  * there are never more threads than were asked for.  Threads start with the first job and end with the process; a forked
  * child begins without any.  Results never depend on who does which share.
  */
+#include "arena.h"
 #include "float_state.h"
-#include "launcher.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -110,7 +110,7 @@ static void team_start(void)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static int64_t team_run(pypto_call *call, int64_t most, pypto_share share, void *context)
+int64_t team_run(pypto_call *call, int64_t most, pypto_share share, void *context)
 {
     int idle = 0;
     int64_t shares = (int64_t)team.asked * SHARES_EACH;
@@ -147,10 +147,11 @@ static void team_in_child(void)
     atomic_store(&team.busy, 0);
 }
 
-static int team_setup(void) { return pthread_atfork(NULL, NULL, team_in_child) == 0; }
+int team_setup(void) { return pthread_atfork(NULL, NULL, team_in_child) == 0; }
 
-/* Whether the number of threads is known; with the interpreter's lock held. */
-static int team_ready(void)
+void team_configure(void) { team.asked = 0; }
+
+int team_ready(void)
 {
     if (LIKELY(team.asked > 0))
         return 1;

@@ -4,8 +4,6 @@
  */
 #include "entry.h"
 
-#include "exchange.h"
-
 /* The array of a foreign tensor by its own method; NULL without an exception where that has none to give. */
 static PyObject *array_of(PyObject *arg)
 {
@@ -40,7 +38,7 @@ static inline int is_direct(const Signature *signature, Py_ssize_t i, PyObject *
     return signature->is_tensor[i] ? (PyObject *)Py_TYPE(arg) == hooks.ndarray : PyFloat_Check(arg) || PyLong_Check(arg);
 }
 
-static int values_are_direct(const Frame *f, const Signature *signature)
+int values_are_direct(const Frame *f, const Signature *signature)
 {
     for (Py_ssize_t i = 0; i < signature->count; i++)
         if (!is_direct(signature, i, f->values[i]))
@@ -71,7 +69,7 @@ static int view_rest(Frame *f, const Signature *signature, PyObject *const *give
     return 0;
 }
 
-static int values_resolve(Frame *f, const Signature *signature, int views)
+int values_resolve(Frame *f, const Signature *signature, int views)
 {
     PyObject *const *given = f->values;
     PyObject **resolved = frame_resolved(f);

@@ -156,10 +156,10 @@ def test_what_the_machine_and_the_package_are(key, module, monkeypatch):
     changed(toolchain, "cpu_features", lambda: ("none",))
     found = toolchain.find(store.default_store())
     for name in found.identity:
-        changed(dispatch, "find", lambda store, meanwhile, n=name: found._replace(identity={**found.identity, n: "another"}))
+        changed(dispatch, "find", lambda store, new, n=name: found._replace(identity={**found.identity, n: "another"}))
     assembler = {"path": "/ptoas", "version": "1", "content": "c"}
     for more in ({}, {"path": "/other"}, {"version": "2"}, {"content": "d"}):
-        changed(dispatch, "find", lambda store, meanwhile, m=more: found._replace(ptoas=Ptoas("/ptoas", {**assembler, **m})))
+        changed(dispatch, "find", lambda store, new, m=more: found._replace(ptoas=Ptoas("/ptoas", {**assembler, **m})))
     different(keys)
     assert key(k) == keys[0]
     for name, value in (("PYPTO_VERIFY_LEVEL", "none"), ("PYPTO_NUM_THREADS", "1"), ("PYPTO_LOG_LEVEL", "debug"), ("HOME", "/x")):

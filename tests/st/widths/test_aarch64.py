@@ -21,7 +21,7 @@ from lab import arrays, assert_same_bits, copies
 from width_kernels import CASES
 
 from pypto.jit.compiled import CompiledProgram
-from pypto.runtime import toolchain
+from pypto.runtime import launch, toolchain
 from pypto.runtime.linking import INCLUDE
 from pypto.runtime.processor import Processor
 from pypto.runtime.validate import bind_check
@@ -63,8 +63,9 @@ def matmul(compile_c: Compile) -> str:
 def test_the_launcher(compile_c: Compile) -> None:
     """Against this machine's Python headers: types have the same sizes."""
     headers = [f"-I{sysconfig.get_path(p)}" for p in ("include", "platinclude")]
-    made = compile_c("launcher.o", "-c", f"-I{RUNTIME / 'csrc'}", *headers, str(RUNTIME / "csrc" / "launcher.c"))
-    assert Path(made).read_bytes()[18:20] == b"\xb7\x00"  # ELF's number of the machine
+    for unit in launch._UNITS:
+        made = compile_c(f"{unit}.o", "-c", f"-I{RUNTIME / 'csrc'}", *headers, str(RUNTIME / "csrc" / unit))
+        assert Path(made).read_bytes()[18:20] == b"\xb7\x00"  # ELF's number of the machine
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -19,7 +19,7 @@ from box import HEAD, run, start, tool
 
 from pypto.errors import ToolchainError
 from pypto.runtime import build, stats
-from pypto.runtime.build import compile_shared
+from pypto.runtime.build import compile_objects, compile_shared
 from pypto.runtime.cpus import available_cpus
 from pypto.runtime.locks import FileLock
 from pypto.runtime.store import Store
@@ -270,6 +270,54 @@ def test_what_is_done_meanwhile(tmp_path: Path) -> None:
         compile_shared(hanging, SOURCE, str(tmp_path), "kernel.so", meanwhile=interrupted)
     pid = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else ""
     assert not pid or not Path(f"/proc/{pid}").exists()
+
+
+UNITS = {
+    "a.c": ("int half(void); int answer(void) { return 2 * half(); }\n", ()),
+    "b.c": ('#include "half.h"\nint half(void) { return HALF + MORE; }\n', ("-DMORE=1",)),
+}
+
+
+def test_units_of_one_library(cc: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "half.h").write_text("#define HALF 20\n")
+    (tmp_path / "out").mkdir()
+    out = str(tmp_path / "out")
+    made = compile_objects(cc, UNITS, out, [str(tmp_path / "include")])
+    assert sorted(made) == ["a.o", "b.o"]
+    assert sorted(os.listdir(out)) == ["a.c", "b.c"]
+    assert ctypes.CDLL(compile_shared(cc, made, out, "both.so")).answer() == 42
+
+
+@pytest.mark.skipif(available_cpus() < 2, reason="one compiler at a time")
+def test_units_are_compiled_at_the_same_time(tmp_path: Path) -> None:
+    body = f"""
+    for f in "$@"; do case $f in *.o) o=$f ;; esac; done
+    touch begun-$o
+    for i in $(seq 1000); do [ -e begun-a.o ] && [ -e begun-b.o ] && break; sleep 0.01; done
+    head -c 16 {LIBRARY} > $o; printf '\\001\\000' >> $o; tail -c +19 {LIBRARY} >> $o
+    [ -e begun-a.o ] && [ -e begun-b.o ]
+    """
+    assert sorted(compile_objects(fake(tmp_path / "cc", body), UNITS, str(tmp_path))) == ["a.o", "b.o"]
+
+
+def test_a_unit_that_fails(cc: Toolchain, tmp_path: Path, kept: Path) -> None:
+    """Others end before the error goes on; of several, the first one's."""
+    bad = {**UNITS, "b.c": ("nonsense b\n", ()), "c.c": ("nonsense c\n", ())}
+    with pytest.raises(ToolchainError, match="nonsense b") as caught:
+        compile_objects(cc, bad, str(tmp_path))
+    assert caught.value.code == "T101"
+    assert not [t for t in threading.enumerate() if not t.name.startswith("MainThread")]
+    assert sorted(p.name for d in kept.iterdir() for p in d.iterdir() if p.suffix == ".c") == ["b.c", "c.c"]
+
+
+def test_units_without_room_for_threads(cc: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    plain = {"a.c": UNITS["a.c"], "b.c": ("int half(void) { return 21; }\n", ())}
+    assert sorted(compile_objects(cc, plain, str(tmp_path))) == ["a.o", "b.o"]
 
 
 # How many at a time.

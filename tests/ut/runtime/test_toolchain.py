@@ -112,13 +112,13 @@ def test_a_warm_process_does_not_ask(tmp_path: Path) -> None:
     assert imported.splitlines()[1] == "[]"
 
 
-def test_what_is_done_while_a_new_compiler_is_asked(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_with_a_new_compiler(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYPTO_CC", str(counting(tmp_path / "cc", tmp_path / "log")))
-    done: list[int] = []
+    told: list[toolchain.Toolchain] = []
     for _ in range(2):
-        toolchain.find(store, meanwhile=lambda: done.append(1))
+        found = toolchain.find(store, told.append)
         toolchain._found.clear()
-    assert done == [1]
+    assert told == [found]
 
 
 def test_a_compiler_replaced_in_place_is_another_one(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

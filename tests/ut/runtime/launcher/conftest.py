@@ -24,7 +24,8 @@ def kernels(tmp_path_factory):
 @pytest.fixture(scope="session")
 def native_module(tmp_path_factory):
     target = tmp_path_factory.mktemp("launcher") / "pypto_launcher.so"
-    compiled([PACKAGE / "csrc" / "launcher.c"], target, f"-I{sysconfig.get_paths()['include']}", "-Wno-unused-parameter")
+    units = [PACKAGE / "csrc" / name for name in launch._UNITS]
+    compiled(units, target, f"-I{sysconfig.get_paths()['include']}", "-Wno-unused-parameter")
     loader = ExtensionFileLoader("pypto_launcher", str(target))
     module = module_from_spec(spec_from_loader("pypto_launcher", loader))
     loader.exec_module(module)

@@ -26,13 +26,11 @@ print("native" if found.native else "ctypes")
 
 
 class Box:
-    """Fresh processes over one cache, with a compiler that counts what it makes."""
+    """Fresh processes over one cache, with a compiler that counts the launchers that it links."""
 
     def __init__(self, folder):
         self.folder, self.log = folder, folder / "log"
-        self.cc = self.tool(
-            "cc", 'case " $* " in *" /dev/null "*) ;; *" -o "*) echo x >> "$CC_LOG" ;; esac\nexec "$REAL_CC" "$@"'
-        )
+        self.cc = self.tool("cc", 'case " $* " in *" -o pypto_launcher.so "*) echo x >> "$CC_LOG" ;; esac\nexec "$REAL_CC" "$@"')
 
     def tool(self, name, body):
         path = self.folder / name
