@@ -36,7 +36,7 @@ from pypto.codegen.native.access import (
 from pypto.codegen.native.direct_stores import stored_directly
 from pypto.codegen.native.put_off import put_off
 from pypto.codegen.native.turns import is_copy, turn_of
-from pypto.codegen.native.uses import Read, Use, Writers, covers, overwrites, pattern_rect, reads, uses_of
+from pypto.codegen.native.uses import Read, Use, Writers, in_place, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
 from pypto.ir.opdef import FULL, MASK, SCALAR
 from pypto.named import NamedTuple
@@ -124,13 +124,13 @@ def _copied(writers: Writers, k: int, r: Read) -> Operand | None:
         return None  # changed in between
     view = o.view.transposed() if _turned(w, r) is not across else o.view
     # An operation may write where it reads, element for element; anything else must be apart from what it reads.
-    in_place = isinstance(at, LaneOp) and not at.mask and r.pattern == FULL and same_mapping(at.dst, view)
-    return o._replace(view=view) if in_place or disjoint(at.dst, view) else None
+    onto = isinstance(at, LaneOp) and not at.mask and r.pattern == FULL and same_mapping(at.dst, view)
+    return o._replace(view=view) if onto or disjoint(at.dst, view) else None
 
 
 def _turned(w: LaneOp, r: Read) -> bool:
     """Whether the read counts along the columns what `w` wrote along the rows, or the other way round."""
-    if same_mapping(w.dst, r.view) and covers((w.rows, w.cols), (r.rows, r.cols)):
+    if in_place(w, (w.rows, w.cols), r):
         return False
     return arith.is_const(w.cols, 1) is not arith.is_const(r.cols, 1)
 

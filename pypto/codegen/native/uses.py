@@ -18,7 +18,19 @@ from pypto.ir.opdef import COL, FULL, MASK, ROW
 from pypto.ir.shaped import const_dim
 from pypto.named import NamedTuple
 
-__all__ = ["Read", "Use", "Writers", "covers", "overwrites", "pattern_rect", "readers_of", "reads", "uses_of", "written_rect"]
+__all__ = [
+    "Read",
+    "Use",
+    "Writers",
+    "covers",
+    "in_place",
+    "overwrites",
+    "pattern_rect",
+    "readers_of",
+    "reads",
+    "uses_of",
+    "written_rect",
+]
 
 _ZERO, _ONE = const_index(0), const_index(1)
 _ALL = ""  # the pattern of a read of any elements of a view
@@ -153,8 +165,7 @@ def _same_elements(w: Compute, r: Read) -> bool:
         return False
     if r.pattern == _ALL:
         return same_mapping(w.dst, r.view) and overwrites(w, r.view)
-    # A read stays within its view: a writer of all of it needs no further proof.
-    if same_mapping(w.dst, r.view) and (covers(rect, (r.rows, r.cols)) or overwrites(w, r.view)):
+    if in_place(w, rect, r):
         return True
     # A column read as a row, or the other way round: the same line of elements under another shape.
     written, read = _line(w.dst, *rect), _line(r.view, r.rows, r.cols)
@@ -164,6 +175,12 @@ def _same_elements(w: Compute, r: Read) -> bool:
         and same_mapping(written[0], read[0])
         and covers((_ONE, written[1]), (_ONE, read[1]))
     )
+
+
+def in_place(w: Compute, rect: tuple[Expr, Expr], r: Read) -> bool:
+    """Whether each element of a read is one of the rectangle that `w` wrote, of the same row and column."""
+    # A read stays within its view: a writer of all of it needs no further proof.
+    return same_mapping(w.dst, r.view) and (covers(rect, (r.rows, r.cols)) or overwrites(w, r.view))
 
 
 def _line(v: View, rows: Expr, cols: Expr) -> tuple[View, Expr] | None:

@@ -95,3 +95,22 @@ def test_rows_known_when_the_kernel_runs(m):
     want[:m] = product(a[:m, :32], b[:32]) + 1
     *_, o = everywhere(then_vector, a, b, rows, out(64, 32))
     np.testing.assert_array_equal(o, want)
+
+
+@pl.jit
+def one_column(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    """A tile is moved whole, and its only valid column is read of as many rows as the run says."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.range(0, a.shape[0], 32):
+            x = pl.slice(a, [32, 32], [i, 0], clamp=True)
+            y = pl.slice(b, [32, 16], [0, 0], clamp=True)
+            out = pl.assemble(out, pl.matmul(x, y, out_dtype=pl.FP32), [i, 0])
+    return out
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(33, 1, 16), (40, 1, 3), (33, 2, 16), (1, 1, 1)])
+def test_a_depth_of_one(m, k, n):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+    got = everywhere(one_column, a, b, np.zeros((m, n), np.float32))[-1]
+    np.testing.assert_allclose(got, a @ b, rtol=1e-6)
