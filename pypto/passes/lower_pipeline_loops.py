@@ -25,6 +25,7 @@ from pypto.named import NamedTuple
 from pypto.passes.context import PassOptions
 from pypto.passes.framework import function_pass
 from pypto.passes.memory_reuse import MEMBERSHIP
+from pypto.passes.retype import Retyper
 from pypto.passes.ssa_rewriter import SSARewriter
 from pypto.passes.statements import statements
 
@@ -80,7 +81,7 @@ class _Lowering(SSARewriter):
         out: list[Stmt] = []
         for k in range(count):
             at = arith.add(first, arith.const(k * s.step.value, _dtype(s)))
-            body, _ = deep_clone(s.body, {s.loop_var: at, **dict(zip(s.iter_args, values, strict=True))})
+            body = Retyper({s.loop_var: at, **dict(zip(s.iter_args, values, strict=True))}).body(deep_clone(s.body)[0])
             if group is not None:
                 body = _Membership(f"{group}:{k}", bool(s.attrs.get("pipeline_double_buffer_c"))).visit(body)
             stmts = flatten_to_stmts(body)

@@ -159,3 +159,22 @@ def test_a_step_of_the_call_is_refused():
     with pytest.raises(CompileError, match="step of a pipelined loop must be a constant") as e:
         step_of_the_call(whole(80, 64), out(80, 64), 1)
     assert e.value.hint
+
+
+@pl.jit
+def past_the_end(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tensor([64, 64], dtype=pl.FP32)
+        for k in pl.pipeline(0, 96, 32, stage=2):
+            x = pl.slice(a, [64, 32], [0, k + 32], clamp=True)
+            y = pl.slice(b, [32, 64], [k + 32, 0], clamp=True)
+            acc = pl.matmul_acc(acc, x, y, init_cond=(k == 0))
+        out[:] = acc
+    return out
+
+
+def test_a_trip_by_itself_whose_windows_hold_nothing():
+    """The last trip is no copy in the loop: its first column is a number, and so is what of it there is, none."""
+    a, b = (np.random.default_rng(n).standard_normal(s).astype(np.float32) for n, s in enumerate([(64, 96), (96, 64)]))
+    ((_, _, o),) = agree(past_the_end, [a, b, out(64, 64)])
+    np.testing.assert_allclose(o, a[:, 32:] @ b[32:], rtol=0, atol=1e-4)
