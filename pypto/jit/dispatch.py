@@ -23,7 +23,7 @@ from pypto.named import NamedTuple
 from pypto.passes.context import CURRENT, TOKEN, PassOptions
 from pypto.runtime import stats
 from pypto.runtime.entry import Entry
-from pypto.runtime.launch import Launcher, begin, launcher
+from pypto.runtime.launch import Launcher, Sources, begin, launcher
 from pypto.runtime.record import Record
 from pypto.runtime.store import Store, default_store
 from pypto.runtime.toolchain import Toolchain, find
@@ -55,15 +55,15 @@ _launcher: list[Launcher] = []
 _lock = _thread.allocate_lock()
 
 
-def the_launcher(kernels: type | None = None, toolchain: Toolchain | None = None) -> Launcher:
+def the_launcher(kernels: type | None = None, at: Here | None = None) -> Launcher:
     """The launcher, loaded (and on a new machine built) once per process; instances of `kernels` call through it.
 
-    `toolchain`: this machine's, where it has been found already.
+    `at`: where kernels are compiled, where that has been found already.
     """
     if not _launcher:
         with _lock:
             if not _launcher:
-                found = launcher(TOKEN, toolchain)
+                found = launcher(TOKEN) if at is None else launcher(TOKEN, at.toolchain, _sources(at.code))
                 if kernels is not None:
                     found.install(kernels, "_dispatcher", "_entry_point")
                 _launcher.append(found)
@@ -100,6 +100,11 @@ def here() -> Here:
     return Here(store, find(store, begin), code_identity(store))
 
 
+def _sources(code: str) -> Sources | None:
+    """The package's identity for the launcher's, if others may have it too."""
+    return None if has_changed(code, look=False) else Sources(code, lambda: not has_changed(code))
+
+
 class Asked(NamedTuple):
     """A request with its identity, and what would answer it."""
 
@@ -111,15 +116,24 @@ class Asked(NamedTuple):
 
 
 def obtain(
-    kernel: JITFunction, dependencies: Dependencies, arguments: dict[str, Argument], options: PassOptions, at: Here
+    kernel: JITFunction,
+    dependencies: Dependencies,
+    arguments: dict[str, Argument],
+    options: PassOptions,
+    at: Here,
+    check: Callable[[], object],
 ) -> tuple[CompiledProgram, bool]:
-    """The kernel for these arguments, and whether later calls may use it without asking."""
+    """The kernel for these arguments, and whether later calls may use it without asking.
+
+    `check` raises what is wrong with the call; it is left to the launcher where that will be asked anyway, and only once.
+    """
     stats.count("requests")
     context = CURRENT.get()
     if context is not None and context.is_diagnostic:
         stats.bypass(WATCHED)
+        check()
         return resolve(kernel, dependencies, arguments, options, _private, at), False
-    return resolve(kernel, dependencies, arguments, options, lambda asked: _shared(kernel, asked), at), True
+    return resolve(kernel, dependencies, arguments, options, lambda asked: _shared(kernel, asked, check), at), True
 
 
 def resolve(
@@ -183,11 +197,16 @@ def _private(asked: Asked) -> CompiledProgram:
     return _compiled(entry, asked.record, asked.request)
 
 
-def _shared(kernel: JITFunction, asked: Asked) -> CompiledProgram:
+def _shared(kernel: JITFunction, asked: Asked, check: Callable[[], object]) -> CompiledProgram:
     found = known(kernel, asked)
+    # A call that does not fit must neither wait for a kernel, nor teach the dispatcher one that it has.
+    if not isinstance(found, Entry):
+        check()
+    if found is None:
+        found = _build(asked)
     if isinstance(found, Entry):
         return kernel.kernels.setdefault(asked.record.encoded, _compiled(found, asked.record, asked.request))
-    return found or kernel.kernels.setdefault(asked.record.encoded, _compiled(_build(asked), asked.record, asked.request))
+    return found
 
 
 def known(kernel: JITFunction, asked: Asked) -> CompiledProgram | Entry | None:
@@ -205,7 +224,7 @@ def known(kernel: JITFunction, asked: Asked) -> CompiledProgram | Entry | None:
 def _build(asked: Asked) -> Entry:
     """Built by one of all who want it; a request that needs a constant leaves a note that says which."""
 
-    begin(asked.toolchain)
+    begin(asked.toolchain, _sources(asked.code))
 
     def build(directory: str) -> None:
         load("pypto.jit.driver")

@@ -106,8 +106,7 @@ class JITFunction:
         config = kwargs.pop("config", None) if "config" in kwargs and "config" not in self.source.parameters else None
         values = self.binder(args, kwargs)
         arguments = from_arguments(self.source.name, self.parameters(), values)
-        check_call(self.source.name, self.parameters(), arguments, values)
-        compiled = self._obtain(arguments, config)
+        compiled = self._obtain(arguments, config, lambda: check_call(self.source.name, self.parameters(), arguments, values))
         from pypto.jit.dispatch import entry_of
 
         return entry_of(compiled).call(values)
@@ -133,15 +132,15 @@ class JITFunction:
         """What the kernel's code depends on beside its arguments, as of now."""
         return collect(self.source, self.options, MISSING)
 
-    def _obtain(self, arguments: dict[str, Argument], config: Any) -> CompiledProgram:
-        """The compiled kernel for these arguments; the dispatcher learns it."""
+    def _obtain(self, arguments: dict[str, Argument], config: Any, check: Callable[[], object] = lambda: None) -> CompiledProgram:
+        """The compiled kernel for these arguments; the dispatcher learns it.  `check` as for `obtain`."""
         from pypto.jit.dispatch import here, obtain, the_launcher
 
         at = here()
         dependencies = self.dependencies()
-        compiled, reusable = obtain(self, dependencies, arguments, _options(config), at)
+        compiled, reusable = obtain(self, dependencies, arguments, _options(config), at, check)
         self._last = compiled
-        launcher = the_launcher(JITFunction, at.toolchain)
+        launcher = the_launcher(JITFunction, at)
         if reusable and config is None:
             self._teach(launcher, compiled, dependencies)
         return compiled

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from pypto.runtime.store import Store
     from pypto.runtime.toolchain import Toolchain
 
-__all__ = ["Kernel", "Launcher", "begin", "launcher", "native_launcher", "prepare", "raise_fault"]
+__all__ = ["Kernel", "Launcher", "Sources", "begin", "launcher", "native_launcher", "prepare", "raise_fault"]
+
+
+class Sources(NamedTuple):
+    """What identifies the content of the package's files, the launcher's own among them, and whether they still have it."""
+
+    identity: object
+    hold: Callable[[], bool]
 
 
 class Launcher(NamedTuple):
@@ -74,12 +81,14 @@ class Kernel(NamedTuple):
         return self.place(site)
 
 
-def launcher(context_var: ContextVar[Any] | None = None, tools: Toolchain | None = None) -> Launcher:
+def launcher(
+    context_var: ContextVar[Any] | None = None, tools: Toolchain | None = None, sources: Sources | None = None
+) -> Launcher:
     """The launcher of this process; entries compare their token with the value of `context_var`.
 
-    `tools`: the toolchain of this machine, where it has been found already.
+    `tools`, `sources`: the toolchain of this machine, and the identity of the package, where they have been found already.
     """
-    native = native_launcher(tools)
+    native = native_launcher(tools, sources)
     if native is None:
         from pypto.runtime import fallback
 
@@ -99,7 +108,7 @@ _UNITS: dict[str, tuple[str, ...]] = {"calls.c": (), "launcher.c": ("-Og",), "ma
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def native_launcher(tools: Toolchain | None = None) -> ModuleType | None:
+def native_launcher(tools: Toolchain | None = None, sources: Sources | None = None) -> ModuleType | None:
     """The C launcher, built where this machine has none yet; None with PYPTO_LAUNCHER=ctypes, or where it cannot be had.
 
     The reason is said once, as a PyptoWarning.  ConfigError passes: what is wrong with the compiler's options is for the user.
@@ -109,7 +118,7 @@ def native_launcher(tools: Toolchain | None = None) -> ModuleType | None:
     if not _native:
         with _loading:
             if not _native:
-                _native.append(_load_native(tools))
+                _native.append(_load_native(tools, sources))
     return _native[0]
 
 
@@ -122,10 +131,10 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def _load_native(tools: Toolchain | None) -> ModuleType | None:
+def _load_native(tools: Toolchain | None, sources: Sources | None) -> ModuleType | None:
     reason = "numpy's arrays are not laid out as the C launcher assumes"
     try:
-        module = _find_native(tools)
+        module = _find_native(tools, sources)
         if configure_native(module):
             return module
     except (ToolchainError, SerializationError, ImportError, OSError) as e:
@@ -137,7 +146,7 @@ def _load_native(tools: Toolchain | None) -> ModuleType | None:
     return None
 
 
-def begin(tools: Toolchain) -> None:
+def begin(tools: Toolchain, sources: Sources | None = None) -> None:
     """Start to build the C launcher where this machine has none: that takes longer than any kernel, and neither needs the other.
 
     Whoever then asks for the launcher waits for this build, or does it again and says what is wrong with it.
@@ -150,28 +159,38 @@ def begin(tools: Toolchain) -> None:
     from pypto.runtime import store
 
     place = store.default_store()
-    parts, here = _asked(tools)
+    parts, here = _asked(tools, sources or _own_sources())
     if place.lookup(here, (_FILE,), counted=False) is not None:
         return
 
     def build() -> None:
         with suppress(Exception):
-            _build(place, parts, here)
+            _built(place, parts)
 
     threading.Thread(target=copy_context().run, args=(build,), name="pypto-launcher", daemon=True).start()
 
 
-def _find_native(tools: Toolchain | None) -> ModuleType:
-    """The module from the store.  A warm process looks at the sources' times only; their content decides about building."""
+def _find_native(tools: Toolchain | None, sources: Sources | None) -> ModuleType:
+    """The module from the store.  A warm process reads no sources; their content decides about building."""
     from pypto.runtime import load, store, toolchain
 
     place = store.default_store()
-    parts, here = _asked(tools or toolchain.find_compiler(place))
-    entry = place.lookup(here, (_FILE,), counted=False) or _build(place, parts, here)
+    sources = sources or _own_sources()
+    parts, here = _asked(tools or toolchain.find_compiler(place), sources)
+    entry = place.lookup(here, (_FILE,), counted=False)
+    if entry is None:
+        built = entry = _built(place, parts)
+        if sources.hold():
+
+            def copy(staging: str) -> None:
+                with open(f"{staging}/{_FILE}", "wb") as file:
+                    file.write(built.read(_FILE))
+
+            entry = place.build_once(here, copy, (_FILE,), label="the launcher", counted=False)
     return load.load_verified(entry, _FILE, _import)
 
 
-def _asked(tools: Toolchain) -> tuple[dict[str, object], bytes]:
+def _asked(tools: Toolchain, sources: Sources) -> tuple[dict[str, object], bytes]:
     """What decides about the launcher beside its sources, and the record of the one of this installation."""
     import importlib.machinery
 
@@ -183,13 +202,7 @@ def _asked(tools: Toolchain) -> tuple[dict[str, object], bytes]:
         "python": importlib.machinery.EXTENSION_SUFFIXES[0],
         "toolchain": dict(tools.identity),
     }
-    return parts, Record({**parts, "installation": _stamps()}).encoded
-
-
-def _build(place: Store, parts: dict[str, object], here: bytes) -> Entry:
-    return place.build_once(
-        here, lambda staging: _copy_built(place, parts, staging), (_FILE,), label="the launcher", counted=False
-    )
+    return parts, Record({**parts, "installation": sources.identity}).encoded
 
 
 def _import(path: str) -> ModuleType:
@@ -211,13 +224,13 @@ def _stamps() -> tuple[tuple[str, int, int, int], ...]:
     return tuple(found)
 
 
-def _copy_built(place: Store, parts: dict[str, object], staging: str) -> None:
-    """The module that these very sources give, which another installation may have built already."""
-    with open(f"{staging}/{_FILE}", "wb") as file:
-        file.write(_built(place, parts).read(_FILE))
+def _own_sources() -> Sources:
+    stamps = _stamps()
+    return Sources(stamps, lambda: _stamps() == stamps)
 
 
 def _built(place: Store, parts: dict[str, object]) -> Entry:
+    """The module that these very sources give, which another installation may have built already."""
     from pypto.runtime import build, toolchain
     from pypto.runtime.record import Record, sha256
 
@@ -369,8 +382,8 @@ def _reject(plan: KernelPlan, args: tuple[Any, ...]) -> NoReturn:
 
 
 def _probes() -> list[tuple[Any, ...]]:
-    """Real arrays of every element type, with what numpy itself says of them."""
-    arrays: list[Any] = [np.zeros((3, 5), t) for t in "?bBhHiIlLqQefd"]
+    """Real arrays with what numpy itself says of them: what can differ in the part that is read differs among them."""
+    arrays: list[Any] = [np.zeros((3, 5), t) for t in "?qe"]
     if "ml_dtypes" in sys.modules:  # not worth its import: an array's layout does not depend on its elements
         arrays.append(np.zeros((2, 3), DataType.BF16.numpy()))
     base = np.zeros((4, 6), np.float32)

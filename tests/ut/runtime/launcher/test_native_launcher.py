@@ -108,7 +108,7 @@ def test_it_is_built_while_other_things_are_done(tmp_path):
     ("code", "env", "reason"),
     [
         ("", {"PYPTO_LAUNCHER": "ctypes"}, None),
-        ("launch._find_native = lambda tools: exec('raise ImportError(\"not this one\")')", {}, "not this one"),
+        ("launch._find_native = lambda *_: exec('raise ImportError(\"not this one\")')", {}, "not this one"),
         ("launch._probes = lambda: [(launch.np.zeros(3), 8, (3,), 0, 0, 0, 0, 0, 0)]", {}, "laid out"),
         ("launch._python_headers = lambda: ('/nowhere',)" + ANEW, {}, "the C compiler failed"),
         (NO_HEADERS + ANEW, {}, "Python.h is not in /nowhere"),
@@ -149,3 +149,15 @@ def test_both_launchers_ask_the_same_variable(native_module, monkeypatch):
     assert found.Dispatcher(Slow(), (), ())() == "slow"
     for module in (native_module, fallback):
         module.configure(context_var=None)
+
+
+def test_sources_known_by_the_package(tmp_path):
+    """Found again without a look at them; not remembered as theirs where they changed while it was built."""
+    box = Box(tmp_path)
+    known = "launch.native_launcher(None, launch.Sources('this package', lambda: {}))"
+    unread = "\nlaunch._stamps = lambda: exec('raise OSError(\"the sources were looked at\")')\n"
+    assert box.run(known.format(False)) == ("native", "")
+    assert "looked at" in box.run(unread + known.format(True), warned="always")[1]
+    assert box.run(known.format(True)) == ("native", "")
+    assert box.builds() == 1
+    assert box.run(unread + known.format(True)) == ("native", "")
