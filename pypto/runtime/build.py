@@ -76,20 +76,20 @@ def compile_objects(
     output_dir: str,
     include_dirs: Sequence[str] = (),
 ) -> dict[str, bytes]:
-    """Compile units, each a text with flags of its own, under their flat names, at the same time as far as there are slots.
+    """Compile units, each a text with flags of its own, under their flat names.
 
-    Their object files by name, `unit.o` of `unit.c`; none is left in `output_dir`.  Raises as `compile_shared` does, for the
-    first unit in order that failed.
+    As many at a time as there are slots, the first one first.  Their object files by name, `unit.o` of `unit.c`; none is left
+    in `output_dir`.  Raises as `compile_shared` does, for the first unit in order that failed.
     """
     made: dict[str, bytes] = {}
     errors: dict[str, BaseException] = {}
 
-    def make(name: str) -> None:
+    def make(name: str, meanwhile: Callable[[], object] | None = None) -> None:
         text, flags = units[name]
         output = f"{name[:-2]}.o"
         arguments = [*flags, *toolchain.prefix_map(output_dir), *_including(include_dirs), "-c", name, "-o", output]
         try:
-            _compile(toolchain, {name: text}, output_dir, arguments, output)
+            _compile(toolchain, {name: text}, output_dir, arguments, output, meanwhile)
             path = os.path.join(output_dir, output)
             with open(path, "rb") as file:
                 made[output] = file.read()
@@ -100,12 +100,16 @@ def compile_objects(
     first, *rest = units
     threads = [threading.Thread(target=copy_context().run, args=(make, name), daemon=True) for name in rest]
     begun: list[threading.Thread] = []
-    try:
+
+    def begin_rest() -> None:
         with suppress(RuntimeError):  # where the system has no room for another thread
             for thread in threads:
                 thread.start()
                 begun.append(thread)
-        for name in (first, *rest[len(begun) :]):
+
+    try:
+        make(first, begin_rest)
+        for name in rest[len(begun) :]:
             make(name)
     finally:
         for thread in begun:
