@@ -50,7 +50,7 @@ class Tensor:
     def numpy(self):
         if self.base.dtype == ml_dtypes.bfloat16:
             raise TypeError("no such type")
-        return self.base
+        return self.base.view()  # memory that torch owns
 
     def view(self, name):
         return Tensor(self.base.view(ml_dtypes.bfloat16), name)
