@@ -24,18 +24,15 @@ def sum_times(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
     return out
 
 
-TILE_ROWS, TILE_COLS = 8, 1024
-
-
 @pl.jit
 def sum_times_by_tiles(a: Matrix, b: Matrix, out: pl.Out[Matrix]):
     """(a + b) * b, each tile a kernel of its own."""
     n, m = a.shape
-    for i in pl.parallel(0, n, TILE_ROWS):
-        for j in pl.parallel(0, m, TILE_COLS):
+    for i in pl.parallel(0, n, ROWS):
+        for j in pl.parallel(0, m, COLS):
             with pl.at(level=pl.Level.CORE_GROUP):
-                x, y = a[i : i + TILE_ROWS, j : j + TILE_COLS], b[i : i + TILE_ROWS, j : j + TILE_COLS]
-                out[i : i + TILE_ROWS, j : j + TILE_COLS] = (x + y) * y
+                x, y = a[i : i + ROWS, j : j + COLS], b[i : i + ROWS, j : j + COLS]
+                out[i : i + ROWS, j : j + COLS] = (x + y) * y
     return out
 
 
