@@ -170,6 +170,12 @@ def trips(start: Expr, stop: Expr, step: Expr) -> int | None:
     return len(range(*bounds)) if len(bounds) == 3 and bounds[2] else None
 
 
+def trip_count(start: Expr, stop: Expr, step: int, dtype: DataType) -> Expr:
+    """How many trips a loop makes that counts up by `step`, a positive number, and that nothing leaves early."""
+    ahead = add(sub(stop, start), const(step - 1, dtype))
+    return maximum(const(0, dtype), floordiv(ahead, const(step, dtype)))
+
+
 def same(a: Expr, b: Expr) -> bool:
     """Provably equal for every value of their variables."""
     if a is b or compare(a, b) is None:

@@ -122,8 +122,7 @@ class _Lowering(SSARewriter):
         """The whole groups, and a cascade of branches for what is left of them."""
         assert isinstance(s.step, ConstInt)
         step, d = s.step.value, _dtype(s)
-        span = arith.sub(s.stop, s.start)
-        count = scalar.max_(arith.const(0, d), arith.floordiv(arith.add(span, arith.const(step - 1, d)), arith.const(step, d)))
+        count = arith.trip_count(s.start, s.stop, step, d)
         trips = Var("unroll_trips", ScalarType.of(d), s.span)
         rest = Var("unroll_rem", ScalarType.of(d), s.span)
         end = Var("unroll_main_end", ScalarType.of(d), s.span)

@@ -100,9 +100,15 @@ class View:
         return self.replace(row=self.col, col=self.row)
 
     def replace(
-        self, *, dtype: DataType | None = None, offset: Expr | None = None, row: Expr | None = None, col: Expr | None = None
+        self,
+        *,
+        dtype: DataType | None = None,
+        offset: Expr | None = None,
+        row: Expr | None = None,
+        col: Expr | None = None,
+        window: tuple[tuple[Expr, Expr], ...] | None = None,
     ) -> View:
-        """Another view within the same bytes."""
+        """Another view within the same bytes; with `window`, of another part of a tensor."""
         return View(
             self.root,
             self.dtype if dtype is None else dtype,
@@ -112,7 +118,7 @@ class View:
             self.col if col is None else col,
             self.low,
             self.high,
-            self.window,
+            self.window if window is None else window,
         )
 
     def __repr__(self) -> str:

@@ -253,8 +253,7 @@ def _trips(loop: ForItem) -> Expr:
     if known is not None:
         return const_index(known)
     assert isinstance(loop.step, ConstInt)
-    ahead = arith.add(arith.sub(loop.stop, loop.start), const_index(loop.step.value - 1))
-    return arith.maximum(arith.floordiv(ahead, loop.step), ZERO)
+    return arith.trip_count(loop.start, loop.stop, loop.step.value, DataType.INDEX)
 
 
 # -- operands ------------------------------------------------------------------------------------------------------
@@ -291,20 +290,13 @@ def _axis(v: View, stride: Expr, depth: Expr) -> int | None:
     t = v.root.var.type if v.root.var is not None else None
     if not isinstance(t, TensorType) or len(v.window) != len(t.shape) or t.dtype is not v.dtype or v.address:
         return None
-    strides = windows.tensor_strides(t)
-    if not arith.same(v.offset, _offset(strides, [begin for begin, _ in v.window])):
+    if not arith.same(v.offset, windows.offset_of(t, [begin for begin, _ in v.window])):
         return None
+    strides = windows.tensor_strides(t)
     here = [
         i for i, (s, (_, n)) in enumerate(zip(strides, v.window, strict=True)) if arith.same(s, stride) and arith.same(n, depth)
     ]
     return here[0] if len(here) == 1 else None
-
-
-def _offset(strides: tuple[Expr, ...], starts: list[Expr]) -> Expr:
-    total: Expr = ZERO
-    for o, s in zip(starts, strides, strict=True):
-        total = arith.add(total, arith.mul(o, s))
-    return total
 
 
 def _window(v: View, starts: list[Expr], lengths: list[Expr]) -> View:
@@ -312,8 +304,7 @@ def _window(v: View, starts: list[Expr], lengths: list[Expr]) -> View:
     assert v.root.var is not None
     t = v.root.var.type
     assert isinstance(t, TensorType)
-    offset = _offset(windows.tensor_strides(t), starts)
-    return View(v.root, v.dtype, v.address, offset, v.row, v.col, v.low, v.high, tuple(zip(starts, lengths, strict=True)))
+    return v.replace(offset=windows.offset_of(t, starts), window=tuple(zip(starts, lengths, strict=True)))
 
 
 # -- one after the other -------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ from pypto.codegen.native.structure import Base
 from pypto.codegen.native.writer import Writer
 from pypto.enums import FunctionIRStage, MemorySpace
 from pypto.errors import InternalError
-from pypto.ir.expr import Call, Expr, Var
+from pypto.ir.expr import Expr, Var
 from pypto.ir.program import Function
-from pypto.ir.rewrite import free_vars, walk
+from pypto.ir.rewrite import free_vars
 from pypto.ir.shaped import TensorType
 from pypto.ir.types import ScalarType
 from pypto.ir.verify.pipe_ends import PipeUse
@@ -99,12 +99,7 @@ def block_of(b: Base, optimize: bool) -> flow.Block:
 
 def kept_of(b: Base, block: flow.Block, optimize: bool) -> Kept | None:
     """What products of a device function keep packed; None where nothing is: others that it waits for may write anything."""
-    return Kept(b.body, block, b.block) if optimize and b.pipes is None and not _meets(b.function) else None
-
-
-def _meets(function: Function) -> bool:
-    """Whether the blocks of a launch wait for each other."""
-    return any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
+    return Kept(b.body, block, b.block) if optimize and not b.waits else None
 
 
 def stage_of(function: Function) -> str:
@@ -125,14 +120,12 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         parameters.append(f"const int64_t {names.of[v]}")
     if b.pipes is not None:
         parameters.append("unsigned char *const pp_side")
-    meets = _meets(function)
-    waits = meets or b.pipes is not None
-    shared = loop_to_share(block) if optimize and not waits else None
-    if meets:
+    shared = loop_to_share(block) if optimize and not b.waits else None
+    if b.meets:
         functions.headers.setdefault("pypto_meet.h")
         parameters.append("pp_party *const pp_party_")
     kept = kept_of(b, block, optimize)
-    streams = Streams(block, function.params, symbols, b.block, b.blocks) if optimize and not waits else None
+    streams = Streams(block, function.params, symbols, b.block, b.blocks) if optimize and not b.waits else None
     fields = _fields(function, names, symbols)
     fields += _turns(names, streams) + ([KEPT] if kept is not None and kept.roots else [])
     parameters += [f"{t}const {n}" for t, n in fields]
@@ -144,11 +137,11 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
     with w.block(f"static int64_t kernel_{c_name(function.name)}({', '.join(parameters)})"):
         _body(e, b, block)
     apart = why_blocks_meet(b.body, b.block, e.touches, e.values) if optimize else "optimizations are off"
-    apart = "they wait for each other" if waits else apart
-    if shared is not None or waits or apart is None:
+    apart = "they wait for each other" if b.waits else apart
+    if shared is not None or b.waits or apart is None:
         _launch(w, c_name(function.name), fields)
-    if waits:
-        (_one_block if meets else _beside)(w, c_name(function.name), fields)
+    if b.waits:
+        (_one_block if b.meets else _beside)(w, c_name(function.name), fields)
     index = {p: i for i, p in enumerate(function.params)}
     touches = tuple((index[t.root.var], t) for t in e.touches if t.root.var is not None and t.root.var in index)
     alone = "it has no parallel loop around all that it does"
@@ -160,7 +153,7 @@ def emit_device(function: Function, addressed: bool, optimize: bool, sites: Site
         touches,
         e.values,
         function.ir_stage,
-        meets,
+        b.meets,
         tuple(fields),
         shared is not None,
         alone if shared is None else why_trips_meet(shared, e.touches, e.values),

@@ -38,10 +38,24 @@ from pypto.codegen.native.put_off import put_off
 from pypto.codegen.native.turns import is_copy, turn_of
 from pypto.codegen.native.uses import Read, Use, Writers, in_place, overwrites, pattern_rect, reads, uses_of
 from pypto.ir import arith
+from pypto.ir.expr import Expr, Var
 from pypto.ir.opdef import FULL, MASK, SCALAR
 from pypto.named import NamedTuple
 
-__all__ = ["Block", "Nested", "Part", "Run", "again", "live_in", "optimize", "plain", "writes", "written_roots"]
+__all__ = [
+    "Block",
+    "Nested",
+    "Part",
+    "Run",
+    "again",
+    "live_in",
+    "optimize",
+    "overlaps",
+    "plain",
+    "values_of",
+    "writes",
+    "written_roots",
+]
 
 COMPUTE = (LaneOp, ReduceOp, Outside, Copies, Routine)
 
@@ -219,6 +233,18 @@ def _block(region: Region, frozen: frozenset[Root]) -> Block:
     return Block(parts)
 
 
+def values_of(block: Block) -> dict[Var, Expr]:
+    """What the scalars of a block, each assigned once, are computed from."""
+    found: dict[Var, Expr] = {}
+    for p in block.parts:
+        for b in p.blocks if isinstance(p, Nested) else ():
+            found |= values_of(b)
+        for item in p.prelude if isinstance(p, Run) else (p,):
+            if isinstance(item, ScalarDef) and item.value is not None:
+                found[item.var] = item.value
+    return found
+
+
 def live_in(block: Block) -> Ranges:
     """On-chip bytes that a block may read before it has written them."""
     return _live_in(_copy(block), _NOTHING)
@@ -276,18 +302,19 @@ def _range(v: View) -> tuple[Root, int, int]:
     return v.root, v.low, v.high
 
 
-def _overlap(live: Iterable[tuple[Root, int, int]], v: View) -> bool:
+def overlaps(live: Iterable[tuple[Root, int, int]], v: View) -> bool:
+    """Whether a view touches any of these bytes."""
     return any(r is v.root and v.low < high and low < v.high for r, low, high in live)
 
 
 def _live_run(run: Run, live: Ranges) -> tuple[Run, Ranges]:
-    ops = stored_directly(run.ops, lambda v: _overlap(live, v))
+    ops = stored_directly(run.ops, lambda v: overlaps(live, v))
     uses = uses_of(ops)
     # What can fail is done even if nobody looks at the result.
     needed = [not op.dst.root.on_chip or (isinstance(op, Routine) and op.fault is not None) for op in ops]
     after: Ranges = live
     for k in range(len(ops) - 1, -1, -1):
-        if not needed[k] and _overlap(after, ops[k].dst):
+        if not needed[k] and overlaps(after, ops[k].dst):
             needed[k] = True
         if _kills(ops[k]):
             d = ops[k].dst

@@ -26,7 +26,7 @@ from pypto.codegen.native.access import (
     disjoint,
     same_mapping,
 )
-from pypto.codegen.native.flow import Run
+from pypto.codegen.native.flow import Run, overlaps
 from pypto.codegen.native.turns import turn_of
 from pypto.codegen.native.uses import Read, Use, readers_of, reads, written_rect
 from pypto.ir import arith
@@ -339,12 +339,7 @@ def _is_stored(run: Run, k: int, end: int, where: dict[int, tuple[int, Placed]],
         for u in run.uses[reader]:
             if k in u.others or (u.writer == k and not _in_register(reader_step, step, placed.kind)):
                 return True
-    return _lives_on(run, op.dst)
-
-
-def _lives_on(run: Run, v: View) -> bool:
-    """Whether bytes of an on-chip view may be read behind the run."""
-    return any(root is v.root and v.low < high and low < v.high for root, low, high in run.live_out)
+    return overlaps(run.live_out, op.dst)
 
 
 def _by_row(run: Run, group: Group, readers: Sequence[Sequence[int]]) -> frozenset[int]:
@@ -353,7 +348,7 @@ def _by_row(run: Run, group: Group, readers: Sequence[Sequence[int]]) -> frozens
     for k in group.stored if not arith.is_const(group.rows, 1) else ():
         op, p = run.ops[k], group.where[k][1]
         inside = all(reader in group.where and all(k not in u.others for u in run.uses[reader]) for reader in readers[k])
-        if p.kind == ELEMENT and op.dst.root.on_chip and inside and not _lives_on(run, op.dst):
+        if p.kind == ELEMENT and op.dst.root.on_chip and inside and not overlaps(run.live_out, op.dst):
             kept.add(k)
     accesses = group.accesses(run) if kept else ()
     touched = [(a, a.by.at if a.write else group.writer_of(run, a.by, a.what.operand)) for a in accesses]

@@ -8,11 +8,9 @@ Invariant: this decides about speed alone; what a product reads is the same whet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from pypto.codegen.native.access import ForItem, Region, Root, Routine, ScalarDef
-from pypto.codegen.native.flow import Block, Nested, Run, written_roots
-from pypto.ir.expr import Expr, Var
+from pypto.codegen.native.access import ForItem, Region, Root, Routine
+from pypto.codegen.native.flow import Block, Nested, Run, values_of, written_roots
+from pypto.ir.expr import Var
 from pypto.ir.rewrite import free_vars, sources
 
 __all__ = ["HEADER", "KEPT", "NOWHERE", "Kept"]
@@ -30,52 +28,32 @@ class Kept:
         self.written = written_roots(region)
         self.of: set[tuple[int, int]] = set()
         self.roots: list[Root] = []
-        self.block_of = block_of if any(v is block_of for e in _values(block) for v in free_vars(e)) else None
-        self._walk(block, (), {})
+        self.values = values_of(block)
+        self.block_of = block_of if any(v is block_of for e in self.values.values() for v in free_vars(e)) else None
+        self._walk(block, ())
 
     def place(self, op: Routine, i: int) -> str:
         """Where source `i` of a product of the block is kept, in C."""
         return KEPT[1] if (id(op), i) in self.of else NOWHERE
 
-    def _walk(self, block: Block, loops: tuple[Var, ...], values: dict[Var, Expr]) -> None:
+    def _walk(self, block: Block, loops: tuple[Var, ...]) -> None:
         for p in block.parts:
             if isinstance(p, Nested):
                 inside = (*loops, p.item.var) if isinstance(p.item, ForItem) else loops
                 for b in p.blocks:
-                    self._walk(b, inside, values)
-            elif isinstance(p, ScalarDef):
-                _define(p, values)
+                    self._walk(b, inside)
             elif isinstance(p, Run):
-                for item in p.prelude:
-                    if isinstance(item, ScalarDef):
-                        _define(item, values)
                 for op in p.ops:
                     if isinstance(op, Routine):
-                        self._product(op, loops, values)
+                        self._product(op, loops)
 
-    def _product(self, op: Routine, loops: tuple[Var, ...], values: dict[Var, Expr]) -> None:
+    def _product(self, op: Routine, loops: tuple[Var, ...]) -> None:
         around = loops if self.block_of is None else (self.block_of, *loops)
         for i, v in enumerate(op.sources[: op.packs]):
             if v.root.on_chip or v.root in self.written:
                 continue
-            moving = sources(v.offset, values)
+            moving = sources(v.offset, self.values)
             if any(var not in moving for var in around):
                 self.of.add((id(op), i))
                 if v.root not in self.roots:
                     self.roots.append(v.root)
-
-
-def _define(s: ScalarDef, values: dict[Var, Expr]) -> None:
-    if s.value is not None:
-        values[s.var] = s.value
-
-
-def _values(block: Block) -> Iterator[Expr]:
-    """What scalars of a block are computed from."""
-    for p in block.parts:
-        if isinstance(p, Nested):
-            for b in p.blocks:
-                yield from _values(b)
-        for item in p.prelude if isinstance(p, Run) else (p,):
-            if isinstance(item, ScalarDef) and item.value is not None:
-                yield item.value

@@ -32,6 +32,7 @@ from pypto.codegen.native.groups import Group, GroupAccess, form_groups, why_apa
 from pypto.codegen.native.kept import NOWHERE, Kept
 from pypto.codegen.native.products import product_of
 from pypto.codegen.native.unit import NativeUnit
+from pypto.dtypes import DataType
 from pypto.ir import arith
 from pypto.ir.expr import Call, ConstInt, Expr, const_index
 from pypto.ir.lanes import LaneProgram
@@ -226,8 +227,9 @@ def _trips(item: ForItem) -> Expr | None:
     known = arith.trips(item.start, item.stop, item.step)
     if known is not None:
         return const_index(known)
-    up = isinstance(item.step, ConstInt) and item.step.value > 0
-    return arith.floordiv(arith.sub(item.stop, item.start), item.step) if up else None
+    if not isinstance(item.step, ConstInt) or item.step.value <= 0:
+        return None
+    return arith.trip_count(item.start, item.stop, item.step.value, DataType.INDEX)
 
 
 # -- quantities ----------------------------------------------------------------------------------------------------

@@ -30,14 +30,13 @@ class SharedCalls:
     """The functions that do one share, each written once."""
 
     def __init__(self) -> None:
-        self.texts: dict[tuple[object, ...], str] = {}
+        self.texts: dict[str, str] = {}
 
     def call(self, code: DeviceCode, sharing: Sharing, position: tuple[str, str], arguments: Sequence[str]) -> list[str]:
         """Statements that set `failed`; `position`: the block, and how many there are (all of them, where blocks are shared)."""
         name = f"{sharing}_{c_name(code.function.name)}"
-        key = (code.function.name, sharing)
-        if key not in self.texts:
-            self.texts[key] = _share(code, sharing, name)
+        if name not in self.texts:
+            self.texts[name] = _share(code, sharing, name)
         most = position[1] if sharing == "blocks" else "INT64_MAX"
         return [
             f"struct {name} given = {{{{{', '.join(arguments) or '0'}}}, {position[0]}, {position[1]}}};",
@@ -54,7 +53,8 @@ class SharedCalls:
         """
         moves = "_".join(str(step).replace("-", "down") for loop in steps for step in loop)
         name = f"loop_{moves}_{shared}_{c_name(code.function.name)}"
-        self.texts.setdefault((code.function.name, shared, *map(tuple, steps)), _share_loop(code, steps, shared, name))
+        if name not in self.texts:
+            self.texts[name] = _share_loop(code, steps, shared, name)
         given = [" * ".join(trips[:shared]), *trips[1:], *arguments]
         return [
             f"struct {name} given = {{{', '.join(given)}}};",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pypto.codegen.native.access import Exchange, ForItem, Item, Root, ScalarDef, View
-from pypto.codegen.native.flow import Block, Nested, Run
+from pypto.codegen.native.flow import Block, Nested, Run, values_of
 from pypto.codegen.native.uses import reads
 from pypto.dtypes import DataType
 from pypto.ir import arith
@@ -49,7 +49,7 @@ class Streams:
         self.read = frozenset(_read(block))
         self.block, self.blocks = block_of, blocks
         self.numbers = frozenset(p for p in params if isinstance(p.type, ScalarType))
-        self.calls = Var("calls", ScalarType.of(DataType.INDEX)) if self._differ(block, {}) else None
+        self.calls = Var("calls", ScalarType.of(DataType.INDEX)) if self._differ(block, values_of(block)) else None
         self.known = frozenset((*params, *symbols, block_of, blocks, *(() if self.calls is None else (self.calls,))))
         self.flags: dict[Root, str] = {}
         self.stores: dict[Root, list[Store]] = {}
@@ -72,22 +72,14 @@ class Streams:
             self.flags[v.root] = fresh(f"past_{v.root.name}")
         return self.flags[v.root]
 
-    def _differ(self, block: Block, values: dict[Var, Expr]) -> bool:
+    def _differ(self, block: Block, values: Mapping[Var, Expr]) -> bool:
         """Whether a store into a tensor that may be large depends on a number that the kernel is given."""
         for p in block.parts:
-            if isinstance(p, Nested):
-                if any(self._differ(b, values) for b in p.blocks):
-                    return True
-                continue
-            for item in p.prelude if isinstance(p, Run) else (p,):
-                if isinstance(item, ScalarDef) and item.value is not None:
-                    values[item.var] = item.value
+            if isinstance(p, Nested) and any(self._differ(b, values) for b in p.blocks):
+                return True
             for op in p.ops if isinstance(p, Run) else ():
-                if (
-                    op.dst.root.var is not None
-                    and _may_be_large(op.dst.root.var)
-                    and sources(op.dst.offset, values) & self.numbers
-                ):
+                tensor = op.dst.root.var
+                if tensor is not None and _may_be_large(tensor) and sources(op.dst.offset, values) & self.numbers:
                     return True
         return False
 

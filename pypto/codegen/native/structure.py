@@ -14,6 +14,7 @@ from pypto.ir import ops, scalar
 from pypto.ir.expr import Call, ConstInt, Expr, TupleGetItemExpr, Var
 from pypto.ir.local_arrays import ArrayUses
 from pypto.ir.program import Function
+from pypto.ir.rewrite import walk
 from pypto.ir.shaped import TensorType
 from pypto.ir.stmt import AssignStmt, EvalStmt, ForStmt, IfStmt, ReturnStmt, Stmt, WhileStmt, YieldStmt, flatten_to_stmts
 from pypto.ir.types import ArrayType, ScalarType
@@ -46,10 +47,17 @@ class Base:
         self.block, self.blocks = (Var(n, ScalarType.of(DataType.INDEX)) for n in ("block", "blocks"))
         # What the function has of pipes; one that has any is started once for each vector lane.
         self.pipes = pipe_use(function)
+        # Whether the blocks of a launch wait for each other.
+        self.meets = any(isinstance(n, Call) and n.op.name == "system.syncall" for n in walk(function.body))
         self.lane: Expr = Var("lane", ScalarType.of(DataType.INDEX)) if self.pipes is not None else ZERO
         for p in function.params:
             if isinstance(p.type, TensorType):
                 self.tensors[p] = Root(MemorySpace.DDR, p)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for what runs at the same time."""
+        return self.meets or self.pipes is not None
 
     def space(self, space: MemorySpace) -> Root:
         return self.spaces.setdefault(space, Root(space))

@@ -21,6 +21,7 @@ __all__ = [
     "are_first_rows",
     "element_check",
     "extent_check",
+    "offset_of",
     "operand_check",
     "rows_check",
     "tensor_strides",
@@ -46,14 +47,19 @@ def tensor_strides(t: TensorType) -> tuple[Expr, ...]:
 def window_view(root: Root, t: TensorType, offsets: Sequence[Expr], extents: Sequence[Expr]) -> View | None:
     """The window as rows and columns, or None where its leading axes do not merge into one stride."""
     strides = tensor_strides(t)
-    offset: Expr = ZERO
-    for o, s in zip(offsets, strides, strict=True):
-        offset = arith.add(offset, arith.mul(o, s))
     row = _row_stride(t, strides, extents)
     if row is None:
         return None
     window = tuple(zip(offsets, extents, strict=True))
-    return View(root, t.dtype, 0, offset, row, strides[-1] if strides else ONE, window=window)
+    return View(root, t.dtype, 0, offset_of(t, offsets), row, strides[-1] if strides else ONE, window=window)
+
+
+def offset_of(t: TensorType, place: Sequence[Expr]) -> Expr:
+    """Where an element lies, counted in elements from the first one."""
+    offset: Expr = ZERO
+    for o, s in zip(place, tensor_strides(t), strict=True):
+        offset = arith.add(offset, arith.mul(o, s))
+    return offset
 
 
 def _row_stride(t: TensorType, strides: Sequence[Expr], extents: Sequence[Expr]) -> Expr | None:
